@@ -14,6 +14,7 @@ from typing import ParamSpec
 
 import msgspec
 
+from bayplan.api.defaults.json_types import keep
 from bayplan.apiserver import escalation, validation
 from bayplan.apiserver.admission import (
     DELETE,
@@ -235,11 +236,7 @@ _KEPT_IF_MISSING = ("uid", "deletionGracePeriodSeconds")
 def keep_system_metadata(obj: Object, old: Object) -> None:
     """Take what clients may not change from the stored object."""
     metadata, before = obj["metadata"], old["metadata"]
-    for key in _ALWAYS_KEPT:
-        if key in before:
-            metadata[key] = before[key]
-        else:
-            metadata.pop(key, None)
+    keep(metadata, before, *_ALWAYS_KEPT)
     for key in _KEPT_IF_MISSING:
         if metadata.get(key) is None and key in before:
             metadata[key] = before[key]

@@ -31,3 +31,12 @@ def struct(holder: Object, name: str) -> Object:
         holder[name] = {}
     found: Object = holder[name]
     return found
+
+
+def keep(holder: Object, before: Object, *names: str) -> None:
+    """Take fields as they were before; one that was not there goes."""
+    for name in names:
+        if name in before:
+            holder[name] = before[name]
+        else:
+            holder.pop(name, None)

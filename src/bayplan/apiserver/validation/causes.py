@@ -191,9 +191,14 @@ def one_of(field: Place | str, value: object, supported: Sequence[str]) -> Cause
     return [not_supported(field, value, supported) if value else required(field)]
 
 
+def known(field: Place | str, value: object, supported: Sequence[str]) -> Causes:
+    """Demand one of the given words; empty is a wrong one."""
+    return [] if value in supported else [not_supported(field, value, supported)]
+
+
 def allowed(field: Place | str, value: object, supported: Sequence[str]) -> Causes:
     """Demand one of the given words if something is given."""
-    return [] if value is None or value in supported else [not_supported(field, value, supported)]
+    return [] if value is None else known(field, value, supported)
 
 
 def non_negative(field: Place | str, value: int | None) -> Causes:
@@ -221,6 +226,19 @@ def identity(value: object) -> object:
     if isinstance(value, str):
         return value
     return msgspec.json.encode(value, order="deterministic")
+
+
+def once(field: str, value: object, seen: set[Any]) -> Causes:
+    """Demand a value that was not seen before, and remember it."""
+    if value in seen:
+        return [duplicate(field, value)]
+    seen.add(value)
+    return []
+
+
+def missing(field: str, holder: Object, *names: str) -> Causes:
+    """Demand that these fields are not empty."""
+    return [required(f"{field}.{name}") for name in names if not holder.get(name)]
 
 
 def repeated(values: Iterable[object]) -> set[int]:

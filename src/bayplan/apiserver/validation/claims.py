@@ -11,6 +11,7 @@ from bayplan.apiserver.validation.causes import (
     allowed,
     forbidden,
     invalid,
+    missing,
     not_supported,
     required,
 )
@@ -69,9 +70,7 @@ def _validate_data_sources(field: str, spec: Object, check_group: bool) -> Cause
         if source is None:
             continue
         path = f"{field}.{name}"
-        for part in ("name", "kind"):
-            if not source.get(part):
-                causes.append(required(f"{path}.{part}"))
+        causes += missing(path, source, "name", "kind")
         group, kind = source.get("apiGroup") or "", source.get("kind", "")
         if not group and kind != "PersistentVolumeClaim":
             text = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"

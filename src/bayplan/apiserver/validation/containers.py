@@ -13,8 +13,9 @@ from bayplan.apiserver.validation.causes import (
     duplicate,
     forbidden,
     invalid,
+    known,
     not_found,
-    not_supported,
+    once,
     one_of,
     required,
     too_many,
@@ -53,9 +54,7 @@ def validate_containers(field: str, containers: list[Object], pod: PodContext) -
         path = f"{field}[{i}]"
         found = _validate_common(path, container, pod)
         name = container.get("name", "")
-        if name in names:
-            found.append(duplicate(f"{path}.name", name))
-        names.add(name)
+        found += once(f"{path}.name", name, names)
         found += _validate_long_running(path, container, pod)
         if container.get("restartPolicy") is not None or container.get("restartPolicyRules"):
             found += _validate_restart_policy(path, container)
@@ -108,9 +107,7 @@ def validate_ephemeral_containers(field: str, spec: Object, pod: PodContext) -> 
         causes += _validate_common(path, container, pod)
         causes += validate_image_spaces(path, container)
         name, target = container.get("name", ""), container.get("targetContainerName")
-        if name in names:
-            causes.append(duplicate(f"{path}.name", name))
-        names.add(name)
+        causes += once(f"{path}.name", name, names)
         if target and target not in others:
             causes.append(not_found(f"{path}.targetContainerName", target))
         for part in (*_NOT_EPHEMERAL, "resources"):
@@ -188,12 +185,8 @@ def _validate_ports(field: str, ports: list[Object]) -> Causes:
     for i, port in enumerate(ports):
         path, name = f"{field}[{i}]", port.get("name")
         if name:
-            problems = port_name(name)
-            if problems:
-                causes += [invalid(f"{path}.name", name, problem) for problem in problems]
-            elif name in names:
-                causes.append(duplicate(f"{path}.name", name))
-            names.add(name)
+            where = f"{path}.name"
+            causes += check(where, name, port_name) or once(where, name, names)
         number = port.get("containerPort", 0)
         if not number:
             causes.append(required(f"{path}.containerPort"))
@@ -216,9 +209,7 @@ def _host_port_conflicts(field: str, containers: list[Object]) -> Causes:
             if not port.get("hostPort"):
                 continue
             key = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
-            if key in taken:
-                causes.append(duplicate(f"{field}[{i}].ports[{j}].hostPort", key))
-            taken.add(key)
+            causes += once(f"{field}[{i}].ports[{j}].hostPort", key, taken)
     return causes
 
 
@@ -227,9 +218,7 @@ def _validate_resize(field: str, policies: list[Object], restart_policy: str) ->
     seen: set[str] = set()
     for i, policy in enumerate(policies):
         name, action = policy.get("resourceName", ""), policy.get("restartPolicy", "")
-        if name in seen:
-            causes.append(duplicate(f"{field}[{i}]", name))
-        seen.add(name)
+        causes += once(f"{field}[{i}]", name, seen)
         causes += one_of(field, name, ("cpu", "memory"))
         causes += one_of(field, action, ("NotRequired", "RestartContainer"))
         if restart_policy == "Never" and action != "NotRequired":
@@ -246,19 +235,18 @@ def _validate_restart_policy(field: str, container: Object) -> Causes:
         if rules:
             text = "must specify restartPolicy when restart rules are used"
             causes.append(required(path, text))
-    elif policy not in _RESTART_POLICIES:
-        causes.append(not_supported(path, policy, _RESTART_POLICIES))
+    else:
+        causes += known(path, policy, _RESTART_POLICIES)
     if len(rules) > 20:
         causes.append(too_many(f"{field}.restartPolicyRules", len(rules), 20))
     for i, rule in enumerate(rules):
         where = f"{field}.restartPolicyRules[{i}]"
         actions = ("Restart", "RestartAllContainers")
-        if rule.get("action") not in actions:
-            causes.append(not_supported(f"{where}.action", rule.get("action", ""), actions))
+        causes += known(f"{where}.action", rule.get("action", ""), actions)
         codes = rule.get("exitCodes")
         if codes is None:
             causes.append(required(f"{where}.exitCodes", "must be specified"))
-        elif codes.get("operator") not in ("In", "NotIn"):
+        else:
             path = f"{where}.exitCodes.operator"
-            causes.append(not_supported(path, codes.get("operator", ""), ("In", "NotIn")))
+            causes += known(path, codes.get("operator", ""), ("In", "NotIn"))
     return causes

@@ -15,6 +15,8 @@ from bayplan.apiserver.validation.causes import (
     allowed,
     forbidden,
     invalid,
+    known,
+    missing,
     not_supported,
     required,
     unchanged,
@@ -39,12 +41,9 @@ def validate_autoscaler(obj: Object) -> Causes:
     if most < least:
         detail = "must be greater than or equal to `minReplicas`"
         causes.append(invalid("spec.maxReplicas", most, detail))
-    target = spec.get("scaleTargetRef") or {}
-    causes += [required(f"spec.scaleTargetRef.{k}") for k in ("kind", "name") if not target.get(k)]
+    causes += missing("spec.scaleTargetRef", spec.get("scaleTargetRef") or {}, "kind", "name")
     for i, metric in enumerate(spec.get("metrics") or []):
-        if metric.get("type") not in METRIC_TYPES:
-            field = f"spec.metrics[{i}].type"
-            causes.append(not_supported(field, metric.get("type", ""), METRIC_TYPES))
+        causes += known(f"spec.metrics[{i}].type", metric.get("type", ""), METRIC_TYPES)
     return causes
 
 
@@ -77,9 +76,7 @@ def validate_ip_address(obj: Object) -> Causes:
     parent = (obj.get("spec") or {}).get("parentRef")
     if not parent:
         return [required("spec.parentRef")]
-    return [
-        required(f"spec.parentRef.{key}") for key in ("resource", "name") if not parent.get(key)
-    ]
+    return missing("spec.parentRef", parent, "resource", "name")
 
 
 def validate_flow_schema(obj: Object) -> Causes:
@@ -118,11 +115,7 @@ def validate_webhooks(obj: Object) -> Causes:
         if len(str(hook.get("name", "")).split(".")) < 3:
             detail = "should be a domain with at least three segments separated by dots"
             causes.append(invalid(f"{path}.name", hook.get("name", ""), detail))
-        causes += [
-            required(f"{path}.{key}", "")
-            for key in ("sideEffects", "admissionReviewVersions")
-            if not hook.get(key)
-        ]
+        causes += missing(path, hook, "sideEffects", "admissionReviewVersions")
         effects, seconds = hook.get("sideEffects"), hook.get("timeoutSeconds", 10)
         causes += allowed(f"{path}.sideEffects", effects or None, _EFFECTS)
         if not 1 <= seconds <= 30:
@@ -136,9 +129,7 @@ def validate_webhooks(obj: Object) -> Causes:
 
 def validate_policy(obj: Object) -> Causes:
     spec = obj.get("spec") or {}
-    causes: Causes = []
-    if not spec.get("matchConstraints"):
-        causes.append(required("spec.matchConstraints"))
+    causes = missing("spec", spec, "matchConstraints")
     if not spec.get("validations") and not spec.get("auditAnnotations"):
         detail = "validations or auditAnnotations must be non-empty"
         causes.append(required("spec.validations", detail))
@@ -147,23 +138,16 @@ def validate_policy(obj: Object) -> Causes:
 
 def validate_mutating_policy(obj: Object) -> Causes:
     spec = obj.get("spec") or {}
-    causes = [
-        required(f"spec.{key}") for key in ("matchConstraints", "mutations") if not spec.get(key)
-    ]
+    causes = missing("spec", spec, "matchConstraints", "mutations")
     return causes or validate_policy_expressions(spec, mutating=True)
 
 
 def validate_policy_binding(obj: Object) -> Causes:
-    spec = obj.get("spec") or {}
-    causes: Causes = [] if spec.get("policyName") else [required("spec.policyName")]
-    if not spec.get("validationActions"):
-        causes.append(required("spec.validationActions"))
-    return causes
+    return missing("spec", obj.get("spec") or {}, "policyName", "validationActions")
 
 
 def validate_mutating_binding(obj: Object) -> Causes:
-    named = (obj.get("spec") or {}).get("policyName")
-    return [] if named else [required("spec.policyName")]
+    return missing("spec", obj.get("spec") or {}, "policyName")
 
 
 def _later(module: str, name: str) -> Callable[..., Any]:

@@ -18,6 +18,8 @@ from bayplan.apiserver.validation.causes import (
     forbidden,
     invalid,
     not_supported,
+    once,
+    one_of,
     repeated,
     required,
     too_long,
@@ -153,9 +155,7 @@ def _validate_request(field: str, request: Object) -> Causes:
             path, name = f"{field}.firstAvailable[{i}]", option.get("name", "")
             causes += check(f"{path}.name", name, dns1123_label)
             causes += _validate_exact(path, option)
-            if name in seen:
-                causes.append(duplicate(path, name))
-            seen.add(name)
+            causes += once(path, name, seen)
     return causes
 
 
@@ -296,9 +296,7 @@ def _validate_slice_devices(devices: list[Object]) -> Causes:
     for i, device in enumerate(devices):
         path, name = f"spec.devices[{i}]", device.get("name", "")
         causes += check(f"{path}.name", name, dns1123_label)
-        if name in seen:
-            causes.append(duplicate(path, name))
-        seen.add(name)
+        causes += once(path, name, seen)
         causes += _validate_attributes(f"{path}.attributes", device.get("attributes") or {})
         for key in device.get("capacity") or ():
             causes += _validate_qualified(f"{path}.capacity", key)
@@ -308,14 +306,9 @@ def _validate_slice_devices(devices: list[Object]) -> Causes:
 
 
 def _validate_taint(where: str, taint: Object) -> Causes:
-    effect = taint.get("effect", "")
     causes = validate_label_name(f"{where}.key", taint.get("key", ""))
     causes += check(f"{where}.value", taint.get("value", ""), label_value)
-    if not effect:
-        causes.append(required(f"{where}.effect"))
-    elif effect not in _EFFECTS:
-        causes.append(not_supported(f"{where}.effect", effect, _EFFECTS))
-    return causes
+    return causes + one_of(f"{where}.effect", taint.get("effect", ""), _EFFECTS)
 
 
 def validate_taint_rule(obj: Object) -> Causes:

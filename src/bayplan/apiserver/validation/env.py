@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from bayplan.api.defaults.json_types import Object
 from bayplan.api.names import dns1123_label, dns1123_subdomain, qualified_name
-from bayplan.apiserver.validation.causes import Causes, invalid, not_supported, required
+from bayplan.apiserver.validation.causes import Causes, invalid, known, not_supported, required
 from bayplan.apiserver.validation.formats import check, config_key, env_name, named, no_backsteps
 
 _ENV_FIELDS = (
@@ -106,9 +106,7 @@ def validate_field_ref(field: str, reference: Object, supported: Collection[str]
     if subscript:
         key = subscript[2].lower() if base == "metadata.annotations" else subscript[2]
         return check(field, key, qualified_name)
-    if path not in supported:
-        return [not_supported(f"{field}.fieldPath", path, sorted(supported))]
-    return []
+    return known(f"{field}.fieldPath", path, sorted(supported))
 
 
 def validate_resource_ref(field: str, reference: Object, *, volume: bool) -> Causes:

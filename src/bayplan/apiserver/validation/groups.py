@@ -10,7 +10,9 @@ from bayplan.apiserver.validation.causes import (
     Causes,
     duplicate,
     invalid,
-    not_supported,
+    missing,
+    once,
+    one_of,
     required,
     too_long,
     too_many,
@@ -140,9 +142,7 @@ def validate_conditions(path: str, conditions: list[Object]) -> Causes:
     seen: set[str] = set()
     for i, condition in enumerate(conditions):
         kind = condition.get("type", "")
-        if kind in seen:
-            causes.append(duplicate(f"{path}[{i}]", kind))
-        seen.add(kind)
+        causes += once(f"{path}[{i}]", kind, seen)
         causes += _validate_condition(f"{path}[{i}]", condition)
     return causes
 
@@ -154,16 +154,12 @@ def _validate_condition(path: str, condition: Object) -> Causes:
         if kind
         else [required(f"{path}.type", "is required")]
     )
-    if not status:
-        causes.append(required(f"{path}.status"))
-    elif status not in _STATUSES:
-        causes.append(not_supported(f"{path}.status", status, _STATUSES))
+    causes += one_of(f"{path}.status", status, _STATUSES)
     generation = condition.get("observedGeneration", 0)
     if generation < 0:
         text = "must be greater than or equal to zero"
         causes.append(invalid(f"{path}.observedGeneration", generation, text))
-    if not condition.get("lastTransitionTime"):
-        causes.append(required(f"{path}.lastTransitionTime"))
+    causes += missing(path, condition, "lastTransitionTime")
     reason = condition.get("reason", "")
     if not reason:
         causes.append(required(f"{path}.reason"))

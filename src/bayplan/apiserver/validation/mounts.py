@@ -7,6 +7,7 @@ from bayplan.apiserver.validation.causes import (
     Causes,
     forbidden,
     invalid,
+    known,
     not_found,
     not_supported,
     required,
@@ -62,8 +63,7 @@ def _validate_modes(field: str, mount: Object, container: Object) -> Causes:
     propagation = mount.get("mountPropagation")
     if propagation is not None:
         path = f"{field}.mountPropagation"
-        if propagation not in _PROPAGATIONS:
-            causes.append(not_supported(path, propagation, _PROPAGATIONS))
+        causes += known(path, propagation, _PROPAGATIONS)
         privileged = (container.get("securityContext") or {}).get("privileged")
         if propagation == "Bidirectional" and not privileged:
             text = "Bidirectional mount propagation is available only to privileged containers"

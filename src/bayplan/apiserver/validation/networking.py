@@ -17,7 +17,9 @@ from bayplan.apiserver.validation.causes import (
     forbidden,
     immutable,
     invalid,
+    known,
     not_supported,
+    once,
     one_of,
     repeated,
     required,
@@ -65,8 +67,7 @@ def validate_network_policy(obj: Object) -> Causes:
         text = "may not specify more than two policyTypes"
         return [*causes, invalid("spec.policyTypes", types, text)]
     for i, kind in enumerate(types):
-        if kind not in ("Ingress", "Egress"):
-            causes.append(not_supported(f"spec.policyTypes[{i}]", kind, ("Ingress", "Egress")))
+        causes += known(f"spec.policyTypes[{i}]", kind, ("Ingress", "Egress"))
     return causes
 
 
@@ -303,12 +304,8 @@ def _validate_slice_ports(obj: Object) -> Causes:
         path, name = f"ports[{i}]", port.get("name") or ""
         if name:
             causes += check(f"{path}.name", name, dns1123_label)
-        if name in names:
-            causes.append(duplicate(f"{path}.name", name))
-        names.add(name)
-        protocol = port.get("protocol")
-        if protocol not in _PROTOCOLS:
-            causes.append(not_supported(f"{path}.protocol", protocol, sorted(_PROTOCOLS)))
+        causes += once(f"{path}.name", name, names)
+        causes += known(f"{path}.protocol", port.get("protocol"), sorted(_PROTOCOLS))
         if port.get("appProtocol") is not None:
             causes += check(f"{path}.appProtocol", port["appProtocol"], qualified_name)
     return causes

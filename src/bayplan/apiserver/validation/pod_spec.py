@@ -17,8 +17,8 @@ from bayplan.apiserver.validation.causes import (
     duplicate,
     forbidden,
     invalid,
+    known,
     not_found,
-    not_supported,
     one_of,
     required,
     too_long,
@@ -297,9 +297,7 @@ def _validate_os(field: str, spec: Object) -> Causes:
     name = spec["os"].get("name")
     if not name:
         return [required(f"{field}.os.name")]
-    if name not in ("linux", "windows"):
-        return [not_supported(f"{field}.os", name, ("linux", "windows"))]
-    return []
+    return known(f"{field}.os", name, ("linux", "windows"))
 
 
 def _validate_file_refs(field: str, variables: list[Object], spec: Object) -> Causes:

@@ -6,11 +6,11 @@ from bayplan.api.defaults.json_types import Object
 from bayplan.api.names import dns1123_subdomain, qualified_name
 from bayplan.apiserver.validation.causes import (
     Causes,
-    duplicate,
     forbidden,
     immutable,
     internal,
     invalid,
+    once,
 )
 from bayplan.apiserver.validation.formats import check, ip_address
 
@@ -103,9 +103,7 @@ def _validate_claims(statuses: list[Object], spec: Object) -> Causes:
         if name not in known:
             text = "must match the name of an entry in `spec.resourceClaims`"
             causes.append(invalid(f"{path}.name", name, text))
-        if name in seen:
-            causes.append(duplicate(f"{path}.name", name))
-        seen.add(name)
+        causes += once(f"{path}.name", name, seen)
         claim = status.get("resourceClaimName")
         if claim is not None:
             causes += check(f"{path}.resourceClaimName", claim, dns1123_subdomain)

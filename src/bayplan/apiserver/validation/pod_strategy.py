@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 
 from bayplan.api import quantity
-from bayplan.api.defaults.json_types import Object
+from bayplan.api.defaults.json_types import Object, keep
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -102,12 +102,7 @@ def prepare_pod_update(pod: Object, old: Object) -> None:
 
 def prepare_pod_status(pod: Object, old: Object) -> None:
     pod["spec"] = old["spec"]
-    metadata, before = pod["metadata"], old["metadata"]
-    for name in ("deletionTimestamp", "ownerReferences"):
-        if name in before:
-            metadata[name] = before[name]
-        else:
-            metadata.pop(name, None)
+    keep(pod["metadata"], old["metadata"], "deletionTimestamp", "ownerReferences")
     status, was = pod.setdefault("status", {}), old.get("status") or {}
     for name in ("qosClass", "observedGeneration"):
         if not status.get(name) and was.get(name):
@@ -152,9 +147,5 @@ def prepare_pod_resize(pod: Object, old: Object) -> None:
 
 def _resized(new: Object, old: Object) -> Object:
     out = dict(old)
-    for name in ("resources", "resizePolicy"):
-        if name in new:
-            out[name] = new[name]
-        else:
-            out.pop(name, None)
+    keep(out, new, "resources", "resizePolicy")
     return out

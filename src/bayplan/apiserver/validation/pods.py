@@ -7,7 +7,7 @@ import json
 
 import msgspec
 
-from bayplan.api.defaults.json_types import Object
+from bayplan.api.defaults.json_types import Object, keep
 from bayplan.api.names import dns1123_subdomain
 from bayplan.apiserver.validation.causes import Causes, forbidden, identity, invalid, required
 from bayplan.apiserver.validation.containers import validate_image_spaces
@@ -233,11 +233,10 @@ def _validate_immutable(spec: Object, before: Object) -> Causes:
                 {**new, "image": old.get("image")}
                 for new, old in zip(spec[kind], before[kind], strict=True)
             ]
-    for field in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
-        _take(munged, before, field)
+    keep(munged, before, "activeDeadlineSeconds", "schedulingGates", "tolerations")
     grace = "terminationGracePeriodSeconds"
     if before.get(grace, 0) < 0 and munged.get(grace) == 1:
-        _take(munged, before, grace)
+        keep(munged, before, grace)
     causes: Causes = []
     if before.get("schedulingGates"):
         causes += _validate_gated(munged, before)
@@ -247,13 +246,6 @@ def _validate_immutable(spec: Object, before: Object) -> Causes:
     return causes
 
 
-def _take(target: Object, source: Object, field: str) -> None:
-    if field in source:
-        target[field] = source[field]
-    else:
-        target.pop(field, None)
-
-
 def _validate_gated(munged: Object, before: Object) -> Causes:
     """A pod that waits behind gates may be steered to fewer nodes."""
     causes: Causes = []
@@ -261,14 +253,14 @@ def _validate_gated(munged: Object, before: Object) -> Causes:
     if any(new.get(key) != value for key, value in old.items()):
         text = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
         causes.append(invalid("spec.nodeSelector", new, text))
-    _take(munged, before, "nodeSelector")
+    keep(munged, before, "nodeSelector")
     new_affinity = (munged.get("affinity") or {}).get("nodeAffinity")
     old_affinity = (before.get("affinity") or {}).get("nodeAffinity")
     if new_affinity == old_affinity:
         return causes
     causes += _validate_narrowed(new_affinity or {}, old_affinity or {})
     affinity = dict(munged.get("affinity") or {})
-    _take(affinity, before.get("affinity") or {}, "nodeAffinity")
+    keep(affinity, before.get("affinity") or {}, "nodeAffinity")
     if affinity or "affinity" in before:
         munged["affinity"] = affinity
     else:

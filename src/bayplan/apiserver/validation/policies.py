@@ -8,11 +8,12 @@ from bayplan.api.names import dns1123_subdomain, qualified_name
 from bayplan.apiserver.validation.causes import (
     Causes,
     allowed,
-    duplicate,
     forbidden,
     immutable,
     invalid,
+    known,
     not_supported,
+    once,
     one_of,
     required,
 )
@@ -58,9 +59,7 @@ def validate_limit_range(obj: Object) -> Causes:
             text = "must be a standard limit type or fully qualified"
             found.append(invalid(f"{path}.type", kind, text))
         causes += found
-        if kind in seen:
-            causes.append(duplicate(f"{path}.type", kind))
-        seen.add(kind)
+        causes += once(f"{path}.type", kind, seen)
         causes += _validate_limit_item(path, kind, item)
     return causes
 
@@ -317,11 +316,8 @@ def validate_cluster_role_binding(obj: Object) -> Causes:
 
 def _validate_binding(obj: Object, kinds: tuple[str, ...], *, namespaced: bool) -> Causes:
     role = obj.get("roleRef") or {}
-    causes: Causes = []
-    if role.get("apiGroup") != _RBAC:
-        causes.append(not_supported("roleRef.apiGroup", role.get("apiGroup", ""), (_RBAC,)))
-    if role.get("kind") not in kinds:
-        causes.append(not_supported("roleRef.kind", role.get("kind", ""), kinds))
+    causes = known("roleRef.apiGroup", role.get("apiGroup", ""), (_RBAC,))
+    causes += known("roleRef.kind", role.get("kind", ""), kinds)
     causes += named("roleRef.name", role.get("name"), path_segment)
     for i, subject in enumerate(obj.get("subjects") or ()):
         causes += _validate_subject(f"subjects[{i}]", subject, namespaced)
@@ -336,13 +332,11 @@ def _validate_subject(path: str, subject: Object, namespaced: bool) -> Causes:
     if kind == "ServiceAccount":
         if name:
             causes += check(f"{path}.name", name, dns1123_subdomain)
-        if group:
-            causes.append(not_supported(f"{path}.apiGroup", group, ("",)))
+        causes += known(f"{path}.apiGroup", group or "", ("",))
         if not namespaced and not subject.get("namespace"):
             causes.append(required(f"{path}.namespace"))
     elif kind in ("User", "Group"):
-        if group != _RBAC:
-            causes.append(not_supported(f"{path}.apiGroup", group, (_RBAC,)))
+        causes += known(f"{path}.apiGroup", group, (_RBAC,))
     else:
         causes.append(not_supported(f"{path}.kind", kind, ("ServiceAccount", "User", "Group")))
     return causes

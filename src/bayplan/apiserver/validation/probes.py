@@ -7,8 +7,9 @@ from bayplan.apiserver.validation.causes import (
     Causes,
     forbidden,
     invalid,
+    known,
+    missing,
     non_negative,
-    not_supported,
     required,
 )
 from bayplan.apiserver.validation.formats import check, http_header_name, port_or_name
@@ -79,12 +80,9 @@ def _validate_action(field: str, kind: str, action: Object, grace: int | None) -
 
 
 def _validate_http_get(field: str, action: Object) -> Causes:
-    causes: Causes = []
-    if not action.get("path"):
-        causes.append(required(f"{field}.path"))
+    causes = missing(field, action, "path")
     causes += port_or_name(f"{field}.port", action.get("port", 0))
-    if action.get("scheme") not in ("HTTP", "HTTPS"):
-        causes.append(not_supported(f"{field}.scheme", action.get("scheme"), ("HTTP", "HTTPS")))
+    causes += known(f"{field}.scheme", action.get("scheme"), ("HTTP", "HTTPS"))
     for header in action.get("httpHeaders") or ():
         causes += check(f"{field}.httpHeaders", header.get("name", ""), http_header_name)
     return causes

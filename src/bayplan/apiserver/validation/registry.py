@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 
-from bayplan.api.defaults.json_types import Object
+from bayplan.api.defaults.json_types import Object, keep
 from bayplan.api.names import dns1123_subdomain
 from bayplan.apiserver.validation import pods
 from bayplan.apiserver.validation.by_resource import STRATEGIES
@@ -62,7 +62,7 @@ def prepare_for_update(
     if subresource == "status":
         _prepare_status(strategy, obj, old, now)
     elif subresource == "approval":
-        _keep(obj, old, "spec")
+        keep(obj, old, "spec")
         if strategy.prepare_approval is not None:
             strategy.prepare_approval(obj, old)
     elif subresource == "ephemeralcontainers":
@@ -70,13 +70,13 @@ def prepare_for_update(
     elif subresource == "resize":
         prepare_pod_resize(obj, old)
     elif subresource == "finalize":
-        _keep(obj, old, "status")
+        keep(obj, old, "status")
     else:
         _prepare_update(strategy, obj, old)
 
 
 def _prepare_status(strategy: Strategy, obj: Object, old: Object, now: str) -> None:
-    _keep(obj, old, "spec")
+    keep(obj, old, "spec")
     if strategy.phase_time:
         stamp_phase(obj, old, now)
     if strategy.prepare_status is not None:
@@ -84,7 +84,7 @@ def _prepare_status(strategy: Strategy, obj: Object, old: Object, now: str) -> N
 
 
 def _prepare_update(strategy: Strategy, obj: Object, old: Object) -> None:
-    _keep(obj, old, "status")
+    keep(obj, old, "status")
     if strategy.prepare_update is not None:
         strategy.prepare_update(obj, old)
     if strategy.generation and strategy.update_generation and _is_newer(obj, old):
@@ -100,13 +100,6 @@ def _is_newer(obj: Object, old: Object) -> bool:
         return False
     new, before = obj["metadata"].get("annotations"), old["metadata"].get("annotations")
     return (new or {}) != (before or {})
-
-
-def _keep(obj: Object, old: Object, field: str) -> None:
-    if field in old:
-        obj[field] = old[field]
-    else:
-        obj.pop(field, None)
 
 
 def validate_create(group: str, resource: str, obj: Object) -> list[Cause]:

@@ -10,7 +10,9 @@ from bayplan.apiserver.validation.causes import (
     duplicate,
     forbidden,
     invalid,
+    known,
     not_supported,
+    once,
     positive,
     repeated,
     required,
@@ -182,8 +184,7 @@ def validate_spread(field: str, constraints: list[Object]) -> Causes:
         causes += positive(f"{path}.maxSkew", constraint.get("maxSkew", 0))
         if not key:
             causes.append(required(f"{path}.topologyKey", "can not be empty"))
-        if action not in actions:
-            causes.append(not_supported(f"{path}.whenUnsatisfiable", action, actions))
+        causes += known(f"{path}.whenUnsatisfiable", action, actions)
         if i in later:
             pair = f"{path}.{{topologyKey, whenUnsatisfiable}}"
             causes.append(duplicate(pair, f"{{{key}, {action}}}"))
@@ -248,7 +249,5 @@ def validate_gates(field: str, gates: list[Object]) -> Causes:
     for i, gate in enumerate(gates):
         name = gate.get("name", "")
         causes += check(f"{field}[{i}]", name, qualified_name)
-        if name in seen:
-            causes.append(duplicate(f"{field}[{i}]", name))
-        seen.add(name)
+        causes += once(f"{field}[{i}]", name, seen)
     return causes

@@ -11,6 +11,7 @@ from bayplan.apiserver.validation.causes import (
     duplicate,
     forbidden,
     invalid,
+    known,
     not_supported,
     required,
 )
@@ -72,8 +73,7 @@ def validate_container_security(field: str, context: Object, host_users: bool) -
             causes += between(f"{field}.{name}", context[name], 0, _MAX_ID)
     mount = context.get("procMount")
     if mount is not None:
-        if mount not in ("Default", "Unmasked"):
-            causes.append(not_supported(f"{field}.procMount", mount, ("Default", "Unmasked")))
+        causes += known(f"{field}.procMount", mount, ("Default", "Unmasked"))
         if host_users and mount == "Unmasked":
             text = "`hostUsers` must be false to use `Unmasked`"
             causes.append(invalid(f"{field}.procMount", mount, text))

@@ -12,7 +12,8 @@ from bayplan.apiserver.validation.causes import (
     duplicate,
     forbidden,
     invalid,
-    not_supported,
+    known,
+    once,
     one_of,
     repeated,
     required,
@@ -93,9 +94,7 @@ def _validate_port(path: str, port: Object, need_name: bool, names: set[str]) ->
     name = port.get("name")
     if name:
         causes += check(f"{path}.name", name, dns1123_label)
-        if name in names:
-            causes.append(duplicate(f"{path}.name", name))
-        names.add(name)
+        causes += once(f"{path}.name", name, names)
     elif need_name:
         causes.append(required(f"{path}.name"))
     number = port.get("port", 0)
@@ -138,8 +137,7 @@ def validate_addresses(obj: Object) -> Causes:
     families = spec.get("ipFamilies") or []
     again = repeated(families)
     for i, family in enumerate(families):
-        if family not in _FAMILIES:
-            causes.append(not_supported(f"spec.ipFamilies[{i}]", family, _FAMILIES))
+        causes += known(f"spec.ipFamilies[{i}]", family, _FAMILIES)
         if i in again:
             causes.append(duplicate(f"spec.ipFamilies[{i}]", family))
     policy = spec.get("ipFamilyPolicy")
@@ -232,14 +230,9 @@ def _validate_traffic(spec: Object) -> Causes:
         text += "`externalTrafficPolicy` is 'Local'"
         causes.append(invalid("spec.healthCheckNodePort", health, text))
     internal = spec.get("internalTrafficPolicy")
-    if internal is not None and internal not in ("Cluster", "Local"):
-        path = "spec.internalTrafficPolicy"
-        causes.append(not_supported(path, internal, ("Cluster", "Local")))
+    causes += allowed("spec.internalTrafficPolicy", internal, ("Cluster", "Local"))
     distribution = spec.get("trafficDistribution")
-    if distribution is not None and distribution not in _DISTRIBUTIONS:
-        path = "spec.trafficDistribution"
-        causes.append(not_supported(path, distribution, _DISTRIBUTIONS))
-    return causes
+    return causes + allowed("spec.trafficDistribution", distribution, _DISTRIBUTIONS)
 
 
 def validate_service_update(obj: Object, old: Object) -> Causes:

@@ -15,8 +15,11 @@ from bayplan.apiserver.validation.causes import (
     forbidden,
     immutable,
     invalid,
+    known,
+    missing,
     non_negative,
     not_supported,
+    once,
     required,
     too_long,
 )
@@ -91,8 +94,7 @@ def _validate_volume_details(spec: Object) -> Causes:
         causes.append(forbidden("spec.persistentVolumeReclaimPolicy", text))
     csi = spec.get("csi")
     if csi is not None:
-        if not csi.get("volumeHandle"):
-            causes.append(required("spec.csi.volumeHandle"))
+        causes += missing("spec.csi", csi, "volumeHandle")
         for name in (
             "controllerPublishSecretRef",
             "controllerExpandSecretRef",
@@ -255,8 +257,8 @@ def validate_storage_class(obj: Object) -> Causes:
     modes = ("Immediate", "WaitForFirstConsumer")
     if mode is None:
         causes.append(required("volumeBindingMode"))
-    elif mode not in modes:
-        causes.append(not_supported("volumeBindingMode", mode, modes))
+    else:
+        causes += known("volumeBindingMode", mode, modes)
     return causes + _validate_topologies(obj.get("allowedTopologies") or [])
 
 
@@ -296,9 +298,7 @@ def validate_csi_node(obj: Object) -> Causes:
             causes.append(invalid(f"{path}.nodeID", node, "must be 256 characters or less"))
         count = (driver.get("allocatable") or {}).get("count")
         causes += non_negative(f"{path}.allocatable.count", count)
-        if name in names:
-            causes.append(duplicate(f"{path}.name", name))
-        names.add(name)
+        causes += once(f"{path}.name", name, names)
         keys = driver.get("topologyKeys") or []
         for j, key in enumerate(keys):
             if not key:
@@ -323,14 +323,10 @@ def validate_csi_node_update(obj: Object, old: Object) -> Causes:
 
 def validate_csi_driver(obj: Object) -> Causes:
     spec = obj["spec"]
-    causes: Causes = []
     policies = ("File", "None", "ReadWriteOnceWithFSType")
-    if spec.get("fsGroupPolicy") not in policies:
-        causes.append(not_supported("spec.fsGroupPolicy", spec.get("fsGroupPolicy"), policies))
+    causes = known("spec.fsGroupPolicy", spec.get("fsGroupPolicy"), policies)
     for mode in spec.get("volumeLifecycleModes") or ():
-        if mode not in ("Ephemeral", "Persistent"):
-            path = "spec.volumeLifecycleModes"
-            causes.append(not_supported(path, mode, ("Persistent", "Ephemeral")))
+        causes += known("spec.volumeLifecycleModes", mode, ("Persistent", "Ephemeral"))
     return causes
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from bayplan.api.defaults.json_types import Object
+from bayplan.api.defaults.json_types import Object, keep
 from bayplan.api.names import Checker, dns1123_subdomain
 from bayplan.apiserver.validation.batch import CONTROLLER_LABELS, NAME_LABELS
 from bayplan.apiserver.validation.causes import Causes
@@ -182,12 +182,8 @@ def keep_labels(obj: Object, old: Object) -> None:
 
 def keep_metadata(obj: Object, old: Object) -> None:
     """Keep all metadata that a status write has no business with."""
-    metadata, before = obj["metadata"], old["metadata"]
-    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
-        if name in before:
-            metadata[name] = before[name]
-        else:
-            metadata.pop(name, None)
+    names = ("labels", "annotations", "finalizers", "ownerReferences")
+    keep(obj["metadata"], old["metadata"], *names)
 
 
 def bump_generation(obj: Object, old: Object) -> None:

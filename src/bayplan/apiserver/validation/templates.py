@@ -7,8 +7,8 @@ from bayplan.apiserver.validation.causes import (
     Causes,
     forbidden,
     invalid,
+    known,
     non_negative,
-    not_supported,
     required,
 )
 from bayplan.apiserver.validation.formats import percent
@@ -45,10 +45,7 @@ def validate_template(field: str, template: Object) -> Causes:
 def validate_running_template(field: str, template: Object, kind: str) -> Causes:
     """Demand what pods that are kept running need: restart Always, no deadline."""
     spec = template.get("spec") or {}
-    causes: Causes = []
-    policy = spec.get("restartPolicy")
-    if policy != "Always":
-        causes.append(not_supported(f"{field}.spec.restartPolicy", policy, ("Always",)))
+    causes = known(f"{field}.spec.restartPolicy", spec.get("restartPolicy"), ("Always",))
     if spec.get("activeDeadlineSeconds") is not None:
         text = f"activeDeadlineSeconds in {kind} is not Supported"
         causes.append(forbidden(f"{field}.spec.activeDeadlineSeconds", text))

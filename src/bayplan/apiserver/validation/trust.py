@@ -16,6 +16,7 @@ from bayplan.apiserver.validation.causes import (
     immutable,
     invalid,
     invalid_unshown,
+    known,
     not_supported,
     required,
     too_long,
@@ -226,8 +227,7 @@ def _validate_ends(conditions: list[Object]) -> Causes:
             text = 'There may be at most one condition with type "Issued", "Denied", or "Failed"'
             causes.append(invalid(f"{path}.type", kind, text))
         ended = True
-        if each.get("status") != "True":
-            causes.append(not_supported(f"{path}.status", each.get("status", ""), ["True"]))
+        causes += known(f"{path}.status", each.get("status", ""), ["True"])
     return causes
 
 

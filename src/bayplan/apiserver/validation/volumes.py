@@ -18,6 +18,7 @@ from bayplan.apiserver.validation.causes import (
     duplicate,
     forbidden,
     invalid,
+    missing,
     not_supported,
     one_of,
     required,
@@ -72,6 +73,8 @@ _NEEDED: dict[str, tuple[str, ...]] = {
     "scaleIO": ("gateway", "system", "volumeName"),
     "iscsi": ("targetPortal",),
     "gitRepo": ("repository",),
+    "configMap": ("name",),
+    "secret": ("secretName",),
 }
 # Where upstream's path of a source differs from its name.
 _PATHS = {"gcePersistentDisk": "persistentDisk"}
@@ -133,10 +136,7 @@ def validate_sources(field: str, holder: Object, kinds: tuple[str, ...]) -> Caus
 
 
 def _validate_source(field: str, kind: str, source: Object) -> Causes:
-    causes: Causes = []
-    for needed in _NEEDED.get(kind, ()):
-        if not source.get(needed):
-            causes.append(required(f"{field}.{needed}"))
+    causes = missing(field, source, *_NEEDED.get(kind, ()))
     extra = _EXTRA.get(kind)
     return causes + extra(field, source) if extra else causes
 
@@ -260,29 +260,19 @@ def _key_items(field: str, items: list[Object] | None) -> Causes:
     causes: Causes = []
     for i, item in enumerate(items or ()):
         path = f"{field}[{i}]"
-        if not item.get("key"):
-            causes.append(required(f"{path}.key"))
-        if not item.get("path"):
-            causes.append(required(f"{path}.path"))
+        causes += missing(path, item, "key", "path")
         causes += non_reserved(f"{path}.path", item.get("path", ""))
         causes += file_mode(f"{path}.mode", item.get("mode"))
     return causes
 
 
-def _config_map(field: str, source: Object) -> Causes:
-    causes: Causes = [] if source.get("name") else [required(f"{field}.name")]
-    causes += file_mode(f"{field}.defaultMode", source.get("defaultMode"))
-    return causes + _key_items(f"{field}.items", source.get("items"))
-
-
-def _secret(field: str, source: Object) -> Causes:
-    causes: Causes = [] if source.get("secretName") else [required(f"{field}.secretName")]
-    causes += file_mode(f"{field}.defaultMode", source.get("defaultMode"))
+def _files(field: str, source: Object) -> Causes:
+    causes = file_mode(f"{field}.defaultMode", source.get("defaultMode"))
     return causes + _key_items(f"{field}.items", source.get("items"))
 
 
 def _downward_file(field: str, item: Object) -> Causes:
-    causes: Causes = [] if item.get("path") else [required(f"{field}.path")]
+    causes = missing(field, item, "path")
     causes += non_reserved(f"{field}.path", item.get("path", ""))
     field_ref, resource_ref = item.get("fieldRef"), item.get("resourceFieldRef")
     if field_ref is not None:
@@ -318,8 +308,7 @@ def _projection(path: str, field: str, projection: Object, taken: set[str]) -> C
     for kind in ("secret", "configMap"):
         part = projection.get(kind)
         if part is not None:
-            if not part.get("name"):
-                causes.append(required(f"{path}.{kind}.name"))
+            causes += missing(f"{path}.{kind}", part, "name")
             causes += _key_items(f"{path}.{kind}.items", part.get("items"))
             items = part.get("items") or ()
             files += [(item.get("path", ""), part.get("name", "")) for item in items]
@@ -407,8 +396,8 @@ _EXTRA: dict[str, Callable[[str, Object], Causes]] = {
     "fc": _fc,
     "flocker": _flocker,
     "flexVolume": _flex_volume,
-    "configMap": _config_map,
-    "secret": _secret,
+    "configMap": _files,
+    "secret": _files,
     "downwardAPI": _downward,
     "projected": _projected,
     "csi": _csi,

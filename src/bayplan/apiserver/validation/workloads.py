@@ -9,6 +9,7 @@ from bayplan.apiserver.validation.causes import (
     forbidden,
     immutable,
     invalid,
+    known,
     non_negative,
     not_supported,
     required,
@@ -209,10 +210,8 @@ def _validate_stateful_set(obj: Object, *, create: bool) -> Causes:
     causes += _validate_stateful_strategy(spec.get("updateStrategy") or {})
     retention = spec.get("persistentVolumeClaimRetentionPolicy") or {}
     for moment in ("whenDeleted", "whenScaled"):
-        value = retention.get(moment)
-        if value not in ("Retain", "Delete"):
-            path = f"spec.persistentVolumeClaimRetentionPolicy.{moment}"
-            causes.append(not_supported(path, value, ("Retain", "Delete")))
+        path = f"spec.persistentVolumeClaimRetentionPolicy.{moment}"
+        causes += known(path, retention.get(moment), ("Retain", "Delete"))
     templates = spec.get("volumeClaimTemplates") or []
     if create:
         for i, claim in enumerate(templates):
