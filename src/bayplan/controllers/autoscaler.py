@@ -15,7 +15,7 @@ from bayplan.client.resources import PODS
 from bayplan.controllers.autoscaling import DOWN_DEFAULT, UP_DEFAULT, replicas_for, within_policy
 from bayplan.controllers.namespace import discover
 from bayplan.controllers.objects import Json, Object, is_active, is_ready, timestamp, with_condition
-from bayplan.controllers.runtime import Kit, Worker, namespace_index
+from bayplan.controllers.runtime import Kit, OneWorker, Worker, namespace_index
 
 AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 SYNC_SECONDS = 15.0
@@ -26,7 +26,7 @@ class NoMetricError(Exception):
     """A metric cannot be had; the first argument is the condition's reason."""
 
 
-class AutoscalerController:
+class AutoscalerController(OneWorker):
     """Follows HorizontalPodAutoscalers."""
 
     def __init__(self, kit: Kit) -> None:
@@ -39,9 +39,6 @@ class AutoscalerController:
         self._kinds: dict[tuple[str, str], Resource] = {}
         self._wishes: dict[str, list[tuple[float, int]]] = {}  # by uid: moment and replicas
         self._changes: dict[str, list[tuple[float, int]]] = {}
-
-    async def run(self) -> None:
-        await self._worker.run()
 
     def _changed(self, change: Change[Object]) -> None:
         old, new = change.old, change.new

@@ -15,7 +15,7 @@ from bayplan.controllers.objects import (
     seconds_of,
     timestamp,
 )
-from bayplan.controllers.runtime import Kit, Worker, owner_index
+from bayplan.controllers.runtime import Kit, OneWorker, Worker, owner_index
 from bayplan.controllers.schedule import Schedule, ScheduleError
 
 CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob")
@@ -24,7 +24,7 @@ FAR = 3600.0 * 24
 _ALREADY = "Not starting job because prior execution is running and concurrency policy is Forbid"
 
 
-class CronJobController:
+class CronJobController(OneWorker):
     """Wakes at the next moment of each schedule."""
 
     def __init__(self, kit: Kit) -> None:
@@ -35,9 +35,6 @@ class CronJobController:
         self._worker = Worker(kit, "cronjob", self._sync, (self._crons, self._jobs))
         self._crons.listen(lambda change: self._worker.queue.add(change.new.key))
         self._jobs.listen(self._job_changed)
-
-    async def run(self) -> None:
-        await self._worker.run()
 
     def _job_changed(self, change: Change[Object]) -> None:
         owner = change.new.metadata.controller

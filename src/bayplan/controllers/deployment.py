@@ -20,7 +20,7 @@ from bayplan.controllers.deployment_status import conditions, seconds_left
 from bayplan.controllers.objects import Json, Object, owner_reference, selector_of
 from bayplan.controllers.pods import template_hash
 from bayplan.controllers.proportions import DESIRED, MAXIMUM, shares
-from bayplan.controllers.runtime import Kit, Worker, namespace_index, owner_index
+from bayplan.controllers.runtime import Kit, OneWorker, Worker, namespace_index, owner_index
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -36,7 +36,7 @@ OWN_ANNOTATIONS = (
 )
 
 
-class DeploymentController:
+class DeploymentController(OneWorker):
     """Makes, grows, shrinks and deletes the ReplicaSets of Deployments."""
 
     def __init__(self, kit: Kit) -> None:
@@ -52,9 +52,6 @@ class DeploymentController:
         self._deployments.listen(lambda change: self._worker.queue.add(change.new.key))
         self._sets.listen(self._set_changed)
         self._pods.listen(self._pod_changed)
-
-    async def run(self) -> None:
-        await self._worker.run()
 
     def _set_changed(self, change: Change[Object]) -> None:
         owner = change.new.metadata.controller

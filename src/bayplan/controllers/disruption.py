@@ -25,13 +25,13 @@ from bayplan.controllers.objects import (
     selector_of,
     with_condition,
 )
-from bayplan.controllers.runtime import Kit, Worker, namespace_index
+from bayplan.controllers.runtime import Kit, OneWorker, Worker, namespace_index
 
 # How long an eviction that was allowed may take before the pod counts again.
 EVICTION_SECONDS = 120.0
 
 
-class DisruptionController:
+class DisruptionController(OneWorker):
     """Keeps the status of budgets true."""
 
     def __init__(self, kit: Kit) -> None:
@@ -50,9 +50,6 @@ class DisruptionController:
         self._pods.listen(self._pod_changed)
         for cache in self._owners.values():
             cache.listen(self._owner_changed)
-
-    async def run(self) -> None:
-        await self._worker.run()
 
     def _pod_changed(self, change: Change[Object]) -> None:
         pod = change.new

@@ -15,13 +15,13 @@ import msgspec
 from bayplan.client import AlreadyExists, Change, NotFound, Resource
 from bayplan.client.resources import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_CLAIMS
 from bayplan.controllers.objects import Json, Object, is_finished, owner_reference
-from bayplan.controllers.runtime import Kit, Worker
+from bayplan.controllers.runtime import Kit, OneWorker, Worker
 
 TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 
 
-class EphemeralClaimController:
+class EphemeralClaimController(OneWorker):
     """Looks at pods that ask for claims of their own."""
 
     def __init__(self, kit: Kit) -> None:
@@ -31,9 +31,6 @@ class EphemeralClaimController:
         caches = (self._pods, self._claims)
         self._worker = Worker(kit, "ephemeral-claims", self._sync, caches)
         self._pods.listen(self._changed)
-
-    async def run(self) -> None:
-        await self._worker.run()
 
     def _changed(self, change: Change[Object]) -> None:
         spec = change.new.spec

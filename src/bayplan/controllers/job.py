@@ -38,7 +38,7 @@ from bayplan.controllers.objects import (
     with_condition,
 )
 from bayplan.controllers.pods import PodControl, pod_from
-from bayplan.controllers.runtime import Kit, Worker, together
+from bayplan.controllers.runtime import Kit, OneWorker, Worker, together
 
 MANAGER = "kubernetes.io/job-controller"
 BACKOFF_FIRST, BACKOFF_LAST = 10.0, 600.0
@@ -61,7 +61,7 @@ class _Count(msgspec.Struct):
     stop: tuple[str, str] = ("", "")  # a failure policy ended the job: reason and message
 
 
-class JobController:
+class JobController(OneWorker):
     """Makes pods, counts how they end, and says when the job is over."""
 
     def __init__(self, kit: Kit) -> None:
@@ -69,9 +69,6 @@ class JobController:
         self._worker = Worker(kit, "job", self._sync)
         self._control = PodControl(kit, JOBS, self._worker.queue)
         self._worker.use(self._control.caches)
-
-    async def run(self) -> None:
-        await self._worker.run()
 
     async def _sync(self, key: str) -> float | None:
         job = self._control.owners.get(key)

@@ -16,7 +16,7 @@ import msgspec
 from bayplan.client import ApiError, Change, NotFound, Resource
 from bayplan.client.resources import NAMESPACES, PODS
 from bayplan.controllers.objects import Json, Object, with_condition
-from bayplan.controllers.runtime import Kit, Worker
+from bayplan.controllers.runtime import Kit, OneWorker, Worker
 
 AGAIN_FIRST, AGAIN_LAST = 0.25, 10.0
 FINALIZER = "kubernetes"
@@ -67,7 +67,7 @@ class _Remaining:
         return conditions
 
 
-class NamespaceController:
+class NamespaceController(OneWorker):
     """Deletes what is in a Terminating namespace, then its finalizer."""
 
     def __init__(self, kit: Kit) -> None:
@@ -78,9 +78,6 @@ class NamespaceController:
         self._waits: dict[str, float] = {}
         self._namespaces.listen(self._changed)
         self._pods.listen(self._pod_changed)
-
-    async def run(self) -> None:
-        await self._worker.run()
 
     def _changed(self, change: Change[Object]) -> None:
         name = change.new.metadata.name

@@ -15,12 +15,12 @@ from contextlib import suppress
 from bayplan.client import Change, NotFound
 from bayplan.client.resources import NODES, PODS
 from bayplan.controllers.objects import Json, Object, is_finished
-from bayplan.controllers.runtime import Kit, Worker, node_index
+from bayplan.controllers.runtime import Kit, OneWorker, Worker, node_index
 
 UNBOUND_SECONDS = 20.0  # as long as kube-controller-manager takes between two looks
 
 
-class PodGarbageCollector:
+class PodGarbageCollector(OneWorker):
     """Looks at nodes by name: those that pods mention but that are not there."""
 
     def __init__(self, kit: Kit) -> None:
@@ -34,9 +34,6 @@ class PodGarbageCollector:
         self._worker = Worker(kit, "podgc", self._sync, (self._pods, self._nodes))
         self._pods.listen(self._pod_changed)
         self._nodes.listen(self._node_changed)
-
-    async def run(self) -> None:
-        await self._worker.run()
 
     def _pod_changed(self, change: Change[Object]) -> None:
         node = change.new.spec.get("nodeName")

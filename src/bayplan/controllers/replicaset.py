@@ -17,12 +17,12 @@ from bayplan.controllers.objects import (
     with_condition,
 )
 from bayplan.controllers.pods import PodControl, is_available, pod_from, victims
-from bayplan.controllers.runtime import Kit, Worker, together
+from bayplan.controllers.runtime import Kit, OneWorker, Worker, together
 
 BURST = 500  # pods made or deleted before looking again
 
 
-class ReplicaSetController:
+class ReplicaSetController(OneWorker):
     """Creates and deletes pods until the number is right, then writes the status."""
 
     resource: Resource = REPLICA_SETS
@@ -33,9 +33,6 @@ class ReplicaSetController:
         self._worker = Worker(kit, self.name, self._sync)
         self._control = PodControl(kit, self.resource, self._worker.queue)
         self._worker.use(self._control.caches)
-
-    async def run(self) -> None:
-        await self._worker.run()
 
     def _selector(self, owner: Object) -> Selector:
         return selector_of(owner.spec.get("selector"))

@@ -14,7 +14,7 @@ from bayplan.client import Change
 from bayplan.client.resources import PERSISTENT_VOLUME_CLAIMS, PODS, RESOURCE_QUOTAS, SERVICES
 from bayplan.controllers.namespace import discover
 from bayplan.controllers.objects import Bare, Json, Object
-from bayplan.controllers.runtime import Cache, Kit, Worker, namespace_index
+from bayplan.controllers.runtime import Cache, Kit, OneWorker, Worker, namespace_index
 
 AMOUNTS = (PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS)
 
@@ -27,7 +27,7 @@ class _Kind:
         self.resource = plural
 
 
-class ResourceQuotaController:
+class ResourceQuotaController(OneWorker):
     """Keeps the status of quotas true."""
 
     def __init__(self, kit: Kit) -> None:
@@ -42,9 +42,6 @@ class ResourceQuotaController:
         for cache in self._amounts.values():
             cache.add_index("namespace", namespace_index)
             cache.listen(self._changed)
-
-    async def run(self) -> None:
-        await self._worker.run()
 
     def _quota_changed(self, change: Change[Object]) -> None:
         self._worker.queue.add(change.new.key)

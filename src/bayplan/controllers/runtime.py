@@ -401,6 +401,15 @@ class Worker:
             self.queue.done(key)
 
 
+class OneWorker:
+    """A controller whose one worker does all its work."""
+
+    _worker: Worker
+
+    async def run(self) -> None:
+        await self._worker.run()
+
+
 async def together(calls: Iterable[Callable[[], Awaitable[object]]], at_once: int = 16) -> None:
     """Make calls, some at once; raises the first failure after all of its group have ended."""
     waiting = list(calls)

@@ -7,10 +7,10 @@ from contextlib import suppress
 from bayplan.client import AlreadyExists, Change
 from bayplan.client.resources import NAMESPACES, SERVICE_ACCOUNTS
 from bayplan.controllers.objects import Object
-from bayplan.controllers.runtime import Kit, Worker
+from bayplan.controllers.runtime import Kit, OneWorker, Worker
 
 
-class ServiceAccountController:
+class ServiceAccountController(OneWorker):
     """Creates the account, also when somebody deletes it."""
 
     def __init__(self, kit: Kit) -> None:
@@ -21,9 +21,6 @@ class ServiceAccountController:
         self._worker = Worker(kit, "serviceaccount", self._sync, caches)
         self._namespaces.listen(lambda change: self._worker.queue.add(change.new.metadata.name))
         self._accounts.listen(self._account_changed)
-
-    async def run(self) -> None:
-        await self._worker.run()
 
     def _account_changed(self, change: Change[Object]) -> None:
         if change.type == "DELETED" and change.new.metadata.name == "default":
