@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -40,7 +40,7 @@ async def _keep(name: str, work: Callable[[], Awaitable[object]], failures: Coun
         pause = min(pause * 2, LAST_PAUSE)
 
 
-async def end(*tasks: asyncio.Task[None] | None) -> None:
+async def end(*tasks: asyncio.Task[Any] | None) -> None:
     """Cancel tasks and wait until they are over."""
     running = [task for task in tasks if task is not None]
     for task in running:

@@ -20,7 +20,7 @@ import uvicorn
 
 from bayplan.asgi import Server
 from bayplan.errors import ConfigError
-from bayplan.supervised import supervised
+from bayplan.supervised import end, supervised
 
 log = structlog.get_logger(__name__)
 
@@ -59,10 +59,7 @@ class WebServer(Server):
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*self._tasks)
         await super().shutdown(sockets)
 
     def _keep(self, task: asyncio.Task[None]) -> None:

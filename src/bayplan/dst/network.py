@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from bayplan.client import AsgiTransport, Response, StreamResponse, TransportError
 from bayplan.client.asgi_transport import AsgiApp
 from bayplan.client.errors import RequestTimeout
+from bayplan.supervised import end
 
 T = TypeVar("T")
 LONGEST = 30.0  # seconds after which who asks gives up
@@ -56,10 +57,7 @@ class Host:
     async def crash(self) -> None:
         """End all that runs here, at once."""
         self.app = None
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*self._tasks)
 
 
 class Network:

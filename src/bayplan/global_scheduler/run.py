@@ -37,6 +37,7 @@ from bayplan.global_scheduler.supervise import keep
 from bayplan.global_scheduler.writer import OPERATIONS
 from bayplan.listening import listen
 from bayplan.store import MemoryStore, SqliteStore, Store
+from bayplan.supervised import end
 
 log = structlog.get_logger(__name__)
 
@@ -192,9 +193,7 @@ async def running(options: Options, client: Client | None = None) -> AsyncIterat
             finally:
                 await stop()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end(*tasks)
             await scheduler.members.close()
             await service.stop()
 

@@ -41,6 +41,7 @@ from bayplan.observe.logs import verbosity
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.apicalls import carry_out
 from bayplan.scheduler.event_recorder import EventRecorder, Reference
+from bayplan.supervised import end
 
 if TYPE_CHECKING:
     from bayplan.observe.spans import Spans
@@ -97,10 +98,7 @@ class Performer:
                 for _ in range(BINDERS):
                     group.create_task(self._binder())
         finally:
-            begun = [*self._tasks, *self._patchers]
-            for task in begun:
-                task.cancel()
-            await asyncio.gather(*begun, return_exceptions=True)
+            await end(*self._tasks, *self._patchers)
 
     async def finish(self, timeout: float) -> None:
         """Drop what has not begun and wait for the rest, at most `timeout` seconds."""

@@ -184,9 +184,7 @@ class SchedulerProcess:
             return code
         finally:
             self._extenders.close()  # an attempt that waits for one ends
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end(*tasks)
             await recorder.drain(EVENT_DRAIN)
             await end(recording)
 

@@ -19,6 +19,7 @@ from bayplan.sim.faults import NoFaults
 from bayplan.sim.log import Entry
 from bayplan.sim.run import Result, Scenario, play
 from bayplan.sim.tracker import Tracker
+from bayplan.supervised import end
 
 RETRY = 1.0
 
@@ -126,9 +127,7 @@ async def following(
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*tasks)
 
 
 async def play_on(
