@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.apiserver.admission.types import CREATE, UPDATE, Attributes, Reader, forbidden
+from bayplan.apiserver.admission.types import UPDATE, Attributes, Reader, forbidden
 
 GROUP = "scheduling.k8s.io"
 FINALIZER = f"{GROUP}/podgroup-protection"
@@ -12,9 +12,7 @@ FINALIZER = f"{GROUP}/podgroup-protection"
 
 def protect(attrs: Attributes, _reader: Reader) -> None:
     """Give a pod group the finalizer that its controller takes off once no pod uses it."""
-    if attrs.resource != "podgroups" or attrs.group != GROUP or attrs.subresource:
-        return
-    if attrs.operation not in (CREATE, UPDATE):
+    if not attrs.writes("podgroups", GROUP):
         return
     metadata: dict[str, Any] = attrs.obj["metadata"]
     leaving = attrs.operation == UPDATE and metadata.get("deletionTimestamp")
@@ -25,9 +23,7 @@ def protect(attrs: Attributes, _reader: Reader) -> None:
 
 def check_workload(attrs: Attributes, reader: Reader) -> None:
     """Refuse a pod group whose template is in no workload."""
-    if attrs.resource != "podgroups" or attrs.group != GROUP or attrs.subresource:
-        return
-    if attrs.operation not in (CREATE, UPDATE):
+    if not attrs.writes("podgroups", GROUP):
         return
     wanted = ((attrs.obj.get("spec") or {}).get("podGroupTemplateRef") or {}).get("workload")
     if wanted is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.apiserver.admission.types import CREATE, UPDATE, Attributes, Reader, forbidden
+from bayplan.apiserver.admission.types import CREATE, Attributes, Reader, forbidden
 
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -14,9 +14,7 @@ TOPOLOGY = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 def default_tolerations(attrs: Attributes, reader: Reader) -> None:
     """Let pods stay five minutes on nodes that are not ready or cannot be reached."""
-    if attrs.resource != "pods" or attrs.group or attrs.subresource:
-        return
-    if attrs.operation not in (CREATE, UPDATE):
+    if not attrs.writes("pods"):
         return
     spec: dict[str, Any] = attrs.obj["spec"]
     tolerations: list[dict[str, Any]] = spec.get("tolerations") or []

@@ -24,9 +24,7 @@ def set_priority(attrs: Attributes, reader: Reader) -> None:
     """Write priority and preemptionPolicy into a new pod; keep them on update."""
     if attrs.resource in _GROUPS:
         _set_group_priority(attrs, reader)
-    if attrs.resource != "pods" or attrs.group or attrs.subresource:
-        return
-    if attrs.operation not in (CREATE, UPDATE):
+    if not attrs.writes("pods"):
         return
     spec: dict[str, Any] = attrs.obj["spec"]
     if attrs.operation == UPDATE:
@@ -99,9 +97,7 @@ def _default_class(reader: Reader) -> dict[str, Any] | None:
 
 def check_single_default(attrs: Attributes, reader: Reader) -> None:
     """Refuse a second class that wants to be the default."""
-    if attrs.resource != "priorityclasses" or attrs.group != GROUP or attrs.subresource:
-        return
-    if attrs.operation not in (CREATE, UPDATE) or not attrs.obj.get("globalDefault"):
+    if not attrs.writes("priorityclasses", GROUP) or not attrs.obj.get("globalDefault"):
         return
     default = _default_class(reader)
     if default is None:

@@ -13,7 +13,6 @@ from typing import Any
 
 from bayplan.apiserver.admission.types import (
     CREATE,
-    UPDATE,
     AdmissionError,
     Attributes,
     Reader,
@@ -36,9 +35,7 @@ class ServiceAddresses:
 
     def assign(self, attrs: Attributes, reader: Reader) -> None:
         """Complete a valid service with the addresses it needs."""
-        if attrs.resource != "services" or attrs.group or attrs.subresource:
-            return
-        if attrs.operation not in (CREATE, UPDATE):
+        if not attrs.writes("services"):
             return
         spec: dict[str, Any] = attrs.obj["spec"]
         if spec.get("type") == "ExternalName":

@@ -47,6 +47,11 @@ class Attributes(msgspec.Struct):
     warnings: list[str] = msgspec.field(default_factory=list)
     """What to tell the client although the write is let pass."""
 
+    def writes(self, resource: str, group: str = "") -> bool:
+        """Tell whether an object of this resource, not a part of it, is made or changed."""
+        named = self.resource == resource and self.group == group and not self.subresource
+        return named and self.operation in (CREATE, UPDATE)
+
 
 class AdmissionError(BayplanError):
     """A write that admission refuses; `code`, `reason` and `details` make the Status."""
