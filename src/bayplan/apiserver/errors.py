@@ -186,13 +186,13 @@ def too_large_version(asked: int, current: int) -> ApiError:
     return ApiError(504, "Timeout", text, details=details)
 
 
-def too_many_requests(message: str, seconds: int = 1) -> ApiError:
+def too_many_requests(message: str) -> ApiError:
     return ApiError(
         429,
         "TooManyRequests",
         message,
-        details={"retryAfterSeconds": seconds},
-        headers=((b"retry-after", str(seconds).encode()),),
+        details={"retryAfterSeconds": 1},
+        headers=((b"retry-after", b"1"),),
     )
 
 

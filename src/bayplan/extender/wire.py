@@ -163,14 +163,14 @@ def _read(decoder: msgspec.json.Decoder[T], fields: RawMap, name: str, what: str
         raise DecodeError(f"reading {what}: field {name}: {cause}") from cause
 
 
-def _list_of(fields: RawMap, name: str, what: str) -> msgspec.Raw | None:
+def _nodes_of(fields: RawMap, what: str) -> msgspec.Raw | None:
     """The items of a NodeList (or a bare list, which some extenders send), unread."""
-    raw = fields.get(name.lower())
+    raw = fields.get("nodes")
     if raw is None or _is_null(raw):
         return None
     if _starts(raw, b"["):
         return raw
-    items = _fields(raw, f"{what}: field {name}").get("items")
+    items = _fields(raw, f"{what}: field Nodes").get("items")
     return msgspec.Raw(b"[]") if items is None or _is_null(items) else items
 
 
@@ -192,7 +192,7 @@ def decode_args(body: bytes) -> ExtenderArgs:
     pod = fields.get("pod")
     if pod is None or _is_null(pod):
         raise DecodeError("reading ExtenderArgs: field Pod is missing")
-    items = _list_of(fields, "Nodes", "ExtenderArgs")
+    items = _nodes_of(fields, "ExtenderArgs")
     if items is not None:
         names = _names_in(items, "ExtenderArgs")  # and that they are a list
         return ExtenderArgs(bytes(pod), _raw_list.decode(items) or [], names)
@@ -215,7 +215,7 @@ def decode_filter_result(body: bytes) -> FilterAnswer:
         return _go_filter_result.decode(body).plain()
     except (msgspec.DecodeError, UnicodeDecodeError):  # another spelling, or wrong
         fields = _fields(body, what)
-    items = _list_of(fields, "Nodes", what)
+    items = _nodes_of(fields, what)
     return FilterAnswer(
         nodes=None if items is None else _names_in(items, what),
         node_names=_read(_texts, fields, "NodeNames", what),

@@ -36,14 +36,14 @@ class NodeClass(msgspec.Struct, eq=False):
     forced: bool
 
 
-def node_classes(problem: Problem, *, most: int = MANY) -> list[NodeClass]:
+def node_classes(problem: Problem) -> list[NodeClass]:
     """Nodes that no rule and no pod tells apart."""
     domains = [rule.domain for rule in problem.rules if not is_local(rule.domain)]
     groups: dict[tuple[object, ...], list[int]] = {}
     for row in range(len(problem.names)):
         key = _shape(problem, domains, row)
         groups.setdefault((*key, problem.capacity[:, row].tobytes()), []).append(row)
-    if len(groups) > most:
+    if len(groups) > MANY:
         groups = {}
         for row in range(len(problem.names)):
             groups.setdefault(_shape(problem, domains, row), []).append(row)

@@ -112,15 +112,13 @@ class SimulatedScheduler:
         return datetime.fromtimestamp(self._now(), UTC)
 
 
-async def hold_lease(
-    client: Client, duration: float, wall: Callable[[], float], *, identity: str = "intruder"
-) -> None:
+async def hold_lease(client: Client, duration: float, wall: Callable[[], float]) -> None:
     """Be another holder of the scheduler's lease for a while, then renew no more."""
     loop = asyncio.get_running_loop()
     end = loop.time() + duration
     while True:
         stamp = datetime.fromtimestamp(wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        spec = {"holderIdentity": identity, "leaseDurationSeconds": 15, "renewTime": stamp}
+        spec = {"holderIdentity": "intruder", "leaseDurationSeconds": 15, "renewTime": stamp}
         await client.patch(LEASES, "kube-scheduler", {"spec": spec}, "kube-system")
         if loop.time() >= end:
             return

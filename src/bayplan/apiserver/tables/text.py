@@ -103,11 +103,11 @@ def containers(template: Object | None) -> tuple[str, str]:
     )
 
 
-def shortened(items: Sequence[str], total: int, limit: int = 3) -> str:
-    """The first few of a list, and how many more there are."""
-    text = ",".join(items[:limit])
-    if total > limit:
-        return f"{text} + {total - limit} more..."
+def shortened(items: Sequence[str], total: int) -> str:
+    """The first three of a list, and how many more there are."""
+    text = ",".join(items[:3])
+    if total > 3:
+        return f"{text} + {total - 3} more..."
     return text or UNSET
 
 

@@ -42,13 +42,14 @@ def validate_template(field: str, template: Object) -> Causes:
     return causes
 
 
-def validate_running_template(field: str, template: Object, kind: str) -> Causes:
+def validate_running_template(template: Object, kind: str) -> Causes:
     """Demand what pods that are kept running need: restart Always, no deadline."""
     spec = template.get("spec") or {}
-    causes = known(f"{field}.spec.restartPolicy", spec.get("restartPolicy"), ("Always",))
+    path = "spec.template.spec"
+    causes = known(f"{path}.restartPolicy", spec.get("restartPolicy"), ("Always",))
     if spec.get("activeDeadlineSeconds") is not None:
         text = f"activeDeadlineSeconds in {kind} is not Supported"
-        causes.append(forbidden(f"{field}.spec.activeDeadlineSeconds", text))
+        causes.append(forbidden(f"{path}.activeDeadlineSeconds", text))
     return causes
 
 
@@ -105,12 +106,12 @@ def validate_counts(field: str, holder: Object, names: tuple[str, ...]) -> Cause
     return causes
 
 
-def validate_not_above(field: str, status: Object, names: tuple[str, ...], total: str) -> Causes:
-    """Demand that no count of a status is larger than the total."""
+def validate_not_above_replicas(status: Object, names: tuple[str, ...]) -> Causes:
+    """Demand that no count of a status is larger than that of all replicas."""
     causes: Causes = []
-    limit = status.get(total, 0)
+    limit = status.get("replicas", 0)
     for name in names:
         if status.get(name, 0) > limit:
-            text = f"cannot be greater than status.{total}"
-            causes.append(invalid(f"{field}.{name}", status.get(name, 0), text))
+            text = "cannot be greater than status.replicas"
+            causes.append(invalid(f"status.{name}", status.get(name, 0), text))
     return causes

@@ -34,8 +34,9 @@ ENDS = ("Issued", "Denied", "Failed")
 _CURVES = ("secp256r1", "secp384r1", "secp521r1")
 
 
-def validate_signer_name(path: str, name: str) -> Causes:
+def validate_signer_name(name: str) -> Causes:
     """A signer is a domain and a path below it."""
+    path = "spec.signerName"
     if not name:
         return [required(path)]
     domain, slash, rest = name.partition("/")
@@ -58,7 +59,7 @@ def validate_bundle(obj: Object) -> Causes:
     signer = spec.get("signerName") or ""
     causes = _validate_bundle_name(obj["metadata"].get("name", ""), signer)
     if signer:
-        causes += validate_signer_name("spec.signerName", signer)
+        causes += validate_signer_name(signer)
     return causes
 
 
@@ -137,7 +138,7 @@ def _is_authority(certificate: x509.Certificate) -> bool:
 def validate_pod_certificate_request(obj: Object) -> Causes:
     spec = obj.get("spec") or {}
     signer = spec.get("signerName", "")
-    causes = validate_signer_name("spec.signerName", signer)
+    causes = validate_signer_name(signer)
     for key in spec.get("unverifiedUserAnnotations") or {}:
         if "/" not in key or qualified_name(key.lower()):
             text = 'must be a domain-prefixed key (such as "acme.io/foo")'

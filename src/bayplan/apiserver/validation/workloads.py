@@ -30,7 +30,7 @@ from bayplan.apiserver.validation.templates import (
     number_of,
     template_labels,
     validate_counts,
-    validate_not_above,
+    validate_not_above_replicas,
     validate_running_template,
     validate_selector,
     validate_template,
@@ -45,7 +45,7 @@ def validate_deployment(obj: Object) -> Causes:
     causes += validate_selector(spec, "deployment")
     if is_usable(spec.get("selector")):
         causes += validate_template(_TEMPLATE, spec["template"])
-        causes += validate_running_template(_TEMPLATE, spec["template"], "ReplicaSet")
+        causes += validate_running_template(spec["template"], "ReplicaSet")
     causes += _validate_deployment_strategy(spec.get("strategy") or {})
     causes += validate_counts("spec", spec, ("minReadySeconds", "revisionHistoryLimit"))
     deadline = spec.get("progressDeadlineSeconds")
@@ -89,7 +89,7 @@ def validate_deployment_status(obj: Object, old: Object) -> Causes:
     )
     causes = validate_counts("status", status, counts)
     bounded = ("updatedReplicas", "readyReplicas", "availableReplicas")
-    causes += validate_not_above("status", status, bounded, "replicas")
+    causes += validate_not_above_replicas(status, bounded)
     return causes + _available_at_most_ready(status) + _collision_count(status, old)
 
 
@@ -113,7 +113,7 @@ def validate_replica_set(obj: Object) -> Causes:
     causes += validate_selector(spec, "deployment")
     if is_usable(spec.get("selector")):
         causes += validate_template(_TEMPLATE, spec["template"])
-        causes += validate_running_template(_TEMPLATE, spec["template"], "ReplicaSet")
+        causes += validate_running_template(spec["template"], "ReplicaSet")
     return causes
 
 
@@ -121,7 +121,7 @@ def validate_replica_set_status(obj: Object, old: Object) -> Causes:
     status = obj.get("status") or {}
     bounded = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
     causes = validate_counts("status", status, ("replicas", *bounded, "observedGeneration"))
-    causes += validate_not_above("status", status, bounded, "replicas")
+    causes += validate_not_above_replicas(status, bounded)
     return causes + _available_at_most_ready(status)
 
 
@@ -140,7 +140,7 @@ def validate_replication_controller(obj: Object) -> Causes:
         text = "`selector` does not match template `labels`"
         causes.append(invalid("spec.template.metadata.labels", labels, text))
     causes += validate_template(_TEMPLATE, template)
-    return causes + validate_running_template(_TEMPLATE, template, "ReplicationController")
+    return causes + validate_running_template(template, "ReplicationController")
 
 
 def validate_daemon_set(obj: Object) -> Causes:
@@ -155,7 +155,7 @@ def validate_daemon_set(obj: Object) -> Causes:
         text = "empty selector is invalid for daemonset"
         causes.append(invalid("spec.selector", selector, text))
     causes += validate_template(_TEMPLATE, spec["template"])
-    causes += validate_running_template(_TEMPLATE, spec["template"], "DaemonSet")
+    causes += validate_running_template(spec["template"], "DaemonSet")
     causes += validate_counts("spec", spec, ("minReadySeconds", "revisionHistoryLimit"))
     return causes + _validate_daemon_strategy(spec.get("updateStrategy") or {})
 
@@ -224,7 +224,7 @@ def _validate_stateful_set(obj: Object, *, create: bool) -> Causes:
     causes += validate_selector(spec, "statefulset", "")
     if is_usable(spec.get("selector")):
         causes += _validate_stateful_template(spec, templates)
-    return causes + validate_running_template(_TEMPLATE, spec["template"], "StatefulSet")
+    return causes + validate_running_template(spec["template"], "StatefulSet")
 
 
 def _validate_stateful_template(spec: Object, templates: list[Object]) -> Causes:
@@ -297,7 +297,7 @@ def validate_stateful_set_status(obj: Object, old: Object) -> Causes:
     bounded = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
     counts = ("replicas", *bounded, "observedGeneration", "collisionCount")
     causes = validate_counts("status", status, counts)
-    causes += validate_not_above("status", status, bounded, "replicas")
+    causes += validate_not_above_replicas(status, bounded)
     causes += _available_at_most_ready(status, "status.readyReplicas")
     return causes + _collision_count(status, old)
 

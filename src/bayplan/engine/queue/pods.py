@@ -21,17 +21,6 @@ class Place(IntEnum):
     IN_FLIGHT = 5
 
 
-PLACE_NAMES = {
-    Place.NOWHERE: "none",
-    Place.ACTIVE: "active",
-    Place.BACKOFF: "backoff",
-    Place.ERROR_BACKOFF: "backoff",
-    Place.UNSCHEDULABLE: "unschedulable",
-    Place.IN_FLIGHT: "in-flight",
-}
-"""Names as kube-scheduler's metrics have them; `gated` is unschedulable with a gating plugin."""
-
-
 class QueuedPod:
     """A pod in the queue or in flight. Owned by the queue, which alone changes `place`."""
 

@@ -115,13 +115,13 @@ class Gathering:
         if found is not None:
             self._each_struct(found, lambda struct: convert(struct, document))
 
-    def add_json(self, data: bytes | msgspec.Raw, kind: str = "", version: str = "") -> None:
+    def add_json(self, data: bytes | msgspec.Raw, kind: str = "") -> None:
         """Keep an object or list of JSON bytes; `kind` is for those that do not say theirs."""
         try:
             head = _envelope.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
             raise DecodeError(f"decoding JSON: {problem}") from problem
-        kind, version = head.kind or kind, head.api_version or version
+        kind, version = head.kind or kind, head.api_version
         self._server(head.server_version)
         if head.items is None:
             found = self._kind(kind, version)

@@ -191,7 +191,7 @@ def choose_victims(
     budgets: Budgets,
     now: float,
     *,
-    asks_again: bool = False,
+    asks_again: bool,
 ) -> Victims | Status:
     """The pods that must go, or why taking pods off does not help."""
     if not potential:
