@@ -243,6 +243,7 @@ OTHERS = {
 def test_a_global_scheduler_or_etcd_that_is_none(tmp_path, monkeypatch, capsys, name, command):
     """`global drain` called a refusal a success."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()  # what `backup` reads must be there
     with listening(None, ANSWERS[name][0]) as (port, _):
         words = [*command.split(), *OTHERS[command], f"http://127.0.0.1:{port}"]
         monkeypatch.setattr(sys, "argv", ["bayplan", *words])
