@@ -20,6 +20,11 @@ OPTIONS = [
 GROUPS = sorted({path[:n] for path in ALL for n in range(len(path))})
 
 
+def shown(path):
+    """Its help on a terminal of 80 columns, of which click leaves two free."""
+    return CliRunner().invoke(bayplan, [*path, "--help"], terminal_width=78).output
+
+
 def test_every_option_says_what_it_is():
     silent = [" ".join((*path, option.opts[-1])) for path, option in OPTIONS if not option.help]
 
@@ -28,10 +33,14 @@ def test_every_option_says_what_it_is():
 
 @pytest.mark.parametrize("path", GROUPS, ids=" ".join)
 def test_no_line_about_a_command_is_cut_off(path):
-    shown = CliRunner().invoke(bayplan, [*path, "--help"]).output
-    cut = [line for line in shown.partition("Commands:")[2].splitlines() if "..." in line]
+    cut = [line for line in shown(path).partition("Commands:")[2].splitlines() if "..." in line]
 
     assert [] == cut
+
+
+@pytest.mark.parametrize("path", [*GROUPS, *sorted(ALL)], ids=" ".join)
+def test_a_terminal_of_80_columns_has_room_for_it(path):
+    assert [] == [line for line in shown(path).splitlines() if len(line) > 80]
 
 
 DIFFER = {

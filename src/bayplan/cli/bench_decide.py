@@ -328,7 +328,8 @@ def line(result: dict[str, Any]) -> str:
     default="basic",
     show_default=True,
     type=click.Choice([*WORKLOADS, "all"]),
-    help="What kind of pods; all runs every one and the larger sizes.",
+    metavar="WORKLOAD",
+    help=f"What kind of pods: {', '.join(WORKLOADS)}; all runs every one and the larger sizes.",
 )
 @click.option("--records/--no-records", default=True, help="Leave a decision record per attempt.")
 @click.option("--records-cost", is_flag=True, help="Measure beside it what records cost.")

@@ -43,7 +43,7 @@ def _limited(cases: Iterable[T], seconds: float) -> Iterator[T]:
         yield case
 
 
-@click.command()
+@click.command(short_help="Ask the real scheduler and the engine about random cases.")
 @click.option(
     "--oracle",
     "program",

@@ -10,12 +10,13 @@ from bayplan.words import plural
 EXAMPLES = """
 \b
 Examples:
-  bayplan extender my_module:app --bind 127.0.0.1:8888    serve your own
-  bayplan extender --profile ksc.yaml                     serve a profile's plugins
-  bayplan extender check http://127.0.0.1:8888            check any extender
-  bayplan extender new ./my-extender                      write a working example
-  bayplan extender record http://127.0.0.1:8888 calls.jsonl.gz --bind 127.0.0.1:8889
-  bayplan extender replay calls.jsonl.gz my_module:app    test a new version with them
+  bayplan extender new ./my-extender                    start from an example
+  bayplan extender my_module:app --bind 127.0.0.1:8888  serve your own
+  bayplan extender --profile ksc.yaml                   serve plugins
+  bayplan extender check http://127.0.0.1:8888          check any extender
+  bayplan extender record http://127.0.0.1:8888 calls.jsonl.gz
+                                                        write its calls down
+  bayplan extender replay calls.jsonl.gz my_module:app  try a new version
 """
 
 

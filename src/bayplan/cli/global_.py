@@ -79,7 +79,7 @@ def validate(ctx: click.Context, directory: Path | None) -> None:
     )
 
 
-@command.command()
+@command.command(short_help="Print the custom resource definitions.")
 def crds() -> None:
     """Print the custom resource definitions, for `kubectl apply -f -`."""
     click.echo((packaged("bayplan.global_scheduler") / "crds.yaml").read_text(encoding="utf-8"))
@@ -91,7 +91,8 @@ def crds() -> None:
               help="Where to listen, instead of conf.yaml's.")  # fmt: skip
 @click.option("--store", type=click.Choice(["sqlite", "memory", "etcd"]), default="sqlite",
               show_default=True, help="Where allocations are kept.")  # fmt: skip
-@click.option("--data", type=DIRECTORY, help="Directory of the SQLite store.")
+@click.option("--data", type=DIRECTORY,
+              help="Directory of the SQLite store; default: data in CONFIG_BASE.")  # fmt: skip
 @click.option(
     "--etcd-servers", default="", type=values.URLS, help="Comma-separated URLs, with --store etcd."
 )

@@ -46,7 +46,7 @@ def command(
 
     \b
     bayplan learn 3                      read the idea, watch the scenario
-    bayplan learn 3 --copy mine          take it home: mine/lesson3.py and an exercise
+    bayplan learn 3 --copy mine          take it home, with an exercise
     bayplan learn 3 --run mine/lesson3.py
     bayplan learn 4 --broken             find the bug
     """

@@ -51,7 +51,8 @@ def command(
         kind: Sweep
         configs: {default: , pack: pack.yaml}
         workloads:
-          - {like: gpu, pods: 500, rate: 0.5, nodes: {count: 20, cpu: 96, memory: 512Gi}}
+          - {like: gpu, pods: 500, rate: 0.5,
+             nodes: {count: 20, cpu: 96, memory: 512Gi}}
         seeds: {count: 10}
 
     One row a run goes to the results. A sweep that was ended goes on when it is started again:

@@ -38,7 +38,7 @@ def import_(
     \b
     openb        openb_pod_list_*.csv of hkust-adsl/kubernetes-scheduler-simulator
     alibaba2025  disaggregated_DLRM_trace.csv of alibaba/clusterdata
-    gavel        a .trace file of stanford-futuredata/gavel, with its --throughputs
+    gavel        a .trace of stanford-futuredata/gavel, with its --throughputs
     """
     from bayplan.sim.traces.alibaba2025 import read_instances
     from bayplan.sim.traces.format import write_trace

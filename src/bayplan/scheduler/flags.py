@@ -10,6 +10,7 @@ This module only reads text; `options` turns the values into a configuration.
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -285,6 +286,10 @@ def check_files(values: Values) -> None:
             raise ConfigError(f'invalid value "{text}" for flag --{name} (file): {wrong}')
 
 
+WIDTH, TEXT_AT = 78, 38  # as wide as the help of other commands; where the texts begin
+INDENT = " " * TEXT_AT
+
+
 def usage() -> str:
     """Return the text of --help."""
     lines = [
@@ -293,10 +298,27 @@ def usage() -> str:
         "Schedule pods; takes kube-scheduler's place and understands its flags.",
     ]
     for title, group in GROUPS.items():
-        lines += ["", f"{title.capitalize()} flags:"]
-        for flag in group:
-            text = flag.help if flag.used else "accepted for compatibility, without meaning here"
-            default = f" (default {flag.default})" if flag.default and flag.used else ""
-            name = f"{'-' if len(flag.name) == 1 else '--'}{flag.name}"
-            lines.append(f"  {name:<46} {text}{default}")
+        used = [flag for flag in group if flag.used]
+        lines += ["", f"{title.capitalize()} flags:"] if used else []
+        for flag in used:
+            default = f" (default {flag.default})" if flag.default else ""
+            head, text = f"  {_written(flag)}", f"{flag.help}{default}"
+            if len(head) >= TEXT_AT:
+                lines.append(head)
+                head = ""
+            first = head.ljust(TEXT_AT)
+            lines += _wrapped(text, first, INDENT)
+    idle = ", ".join(_written(flag) for flag in FLAGS.values() if not flag.used)
+    lines += ["", "Accepted for compatibility, without meaning here:"]
+    lines += _wrapped(idle, "  ", "  ")
     return "\n".join(lines)
+
+
+def _wrapped(text: str, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
+
+
+def _written(flag: Flag) -> str:
+    return f"{'-' if len(flag.name) == 1 else '--'}{flag.name}"
