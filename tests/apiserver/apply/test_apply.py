@@ -98,6 +98,22 @@ def test_several_conflicts_are_listed_by_manager():
     ) == str(caught.value)
 
 
+def test_conflicts_name_the_fields_of_a_level_before_those_below_it():
+    mine = deployment({"name": "c", "image": "a:1"})
+    mine["spec"]["template"]["spec"]["nodeSelector"] = {}
+    obj, _ = apply(None, mine)
+    theirs = deployment({"name": "c", "image": "a:2"})
+    theirs["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "ssd"}
+
+    with pytest.raises(ApplyConflict) as caught:
+        apply(obj, theirs, "bob")
+
+    assert [
+        ".spec.template.spec.nodeSelector",
+        '.spec.template.spec.containers[name="c"].image',
+    ] == [field for field, _ in caught.value.causes]
+
+
 def test_force_moves_the_ownership():
     obj, _ = apply(None, config(color="red"))
 

@@ -30,7 +30,8 @@ class ApplyConflict(BayplanError):
     status = 409
 
     def __init__(self, conflicts: list[Conflict]) -> None:
-        self.conflicts = sorted(conflicts, key=lambda conflict: (conflict[0], conflict[2]))
+        # By manager; the fields of one stay in the order of their set, as upstream tells them.
+        self.conflicts = sorted(conflicts, key=lambda conflict: conflict[0])
         texts = shown(path_text(path) for _, _, path in self.conflicts)
         self.causes = [
             (text, f"conflict with {manager_text(who, owner)}")
