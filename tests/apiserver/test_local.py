@@ -173,6 +173,37 @@ async def test_an_informer_hears_of_changes_without_a_turn_of_its_own(server):
     await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.parametrize("size", [10, 10_000], ids=["small", "large"])
+async def test_informers_hear_what_comes_to_match_their_selectors_and_ceases_to(server, size):
+    client, heard, running = Client(local(server)), {}, []
+    for selector in ("", "tier in (a,b)", "tier!=a", "tier"):
+        informer = Informer(client, CONFIG_MAPS, Bare, label_selector=selector)
+        told = heard[selector] = []
+        informer.add_handler(
+            lambda changes, told=told: told.extend(
+                change.type[0] for change in changes if change.new.metadata.name == "b"
+            )
+        )
+        running.append(asyncio.ensure_future(informer.run()))
+        await informer.wait_watching()
+    await asyncio.sleep(0)  # they wait for the first event now
+    labels, data = {"tier": "a"}, {"text": "x" * size}
+    body = {"metadata": {"name": "b", "labels": labels}, "data": data}
+    await client.create(CONFIG_MAPS, body, "default")
+    for tier in ("b", "c", None, "a"):
+        patch = {"metadata": {"labels": {"tier": tier}}}
+        await client.patch(CONFIG_MAPS, "b", patch, "default", kind="merge")
+        await asyncio.sleep(0)
+    await client.delete(CONFIG_MAPS, "b", "default")
+    await asyncio.sleep(0)
+    for each in running:
+        each.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+    told = {selector: "".join(letters) for selector, letters in heard.items()}
+    assert {"": "AMMMMD", "tier in (a,b)": "AMDAD", "tier!=a": "AMMD", "tier": "AMMDAD"} == told
+
+
 def open_events(server):
     lines = server.backend.metrics.text().splitlines()
     shown = [line for line in lines if line.startswith("apiserver_watch_events_total{")]

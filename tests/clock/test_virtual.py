@@ -4,6 +4,8 @@ import asyncio
 import socket
 import threading
 
+import pytest
+
 from bayplan.clock import VirtualLoop, rest, run_virtual
 
 
@@ -92,3 +94,17 @@ def test_a_socket_is_heard_before_the_clock_moves():
             return heard
 
     assert run_virtual(main()) == [0.0] * 20
+
+
+def test_a_closed_loop_takes_no_callbacks_and_one_in_debug_mode_no_coroutines():
+    loop = VirtualLoop()
+    loop.set_debug(True)
+    with pytest.raises(TypeError, match="coroutines cannot be used"):
+        loop.call_soon(asyncio.sleep)
+    loop.close()
+    for debug in (False, True):
+        loop.set_debug(debug)
+        with pytest.raises(RuntimeError, match="Event loop is closed"):
+            loop.call_soon(print)
+        with pytest.raises(RuntimeError, match="Event loop is closed"):
+            loop.call_at(1.0, print)

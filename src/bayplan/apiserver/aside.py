@@ -30,7 +30,9 @@ LARGE = 64 * 1024  # bytes of body and stored object; about 10 ms of merging and
 
 async def aside(request: Request, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     """Call `work`, in a thread if the request is a large one."""
-    size = (len(request.body) + request.stored) << min(request.copies, MOST_DOUBLINGS)
+    size = len(request.body) + request.stored
+    if request.copies:
+        size <<= min(request.copies, MOST_DOUBLINGS)
     if size < LARGE:
         return work(*given, **named)
     await turn(request)

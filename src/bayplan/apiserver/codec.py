@@ -59,14 +59,19 @@ def split_mark(value: bytes) -> tuple[bytes, str]:
 
 
 class Fields:
-    """What selectors look at; fields are read when one asks for them."""
+    """What selectors look at; fields are read when one asks for them.
 
-    __slots__ = ("_read", "_values", "labels")
+    `asked` and `matched` are free for whoever selected last, and tell what came of it.
+    """
+
+    __slots__ = ("_read", "_values", "asked", "labels", "matched")
 
     def __init__(self, labels: Mapping[str, str], read: Callable[[str], str]) -> None:
         self.labels = labels
         self._read = read
         self._values: dict[str, str] = {}
+        self.asked = ""
+        self.matched = False
 
     def value_of(self, path: str) -> str:
         found = self._values.get(path)

@@ -64,7 +64,7 @@ def attributes(
 
 async def admit(backend: Backend, request: Request, attrs: Attributes) -> None:
     """Run the mutating half of admission: the built-in plugins, then policies and webhooks."""
-    if request.verb != "patch":  # what a patch makes is looked at once
+    if request.verb != "patch" and _owners(attrs.obj):  # what a patch makes is looked at once
         await aside(request, _dedup_owners, request, attrs.obj, "")
     _built_in(backend.admission.admit, backend, attrs)
     if attrs.group == GROUP:
@@ -76,14 +76,20 @@ async def admit(backend: Backend, request: Request, attrs: Attributes) -> None:
             lambda obj: default(request.kind, obj),
             lambda attrs: _built_in(backend.admission.admit, backend, attrs),
         )
-    await aside(request, _dedup_owners, request, attrs.obj, " after mutating admission happens")
+    if _owners(attrs.obj):
+        when = " after mutating admission happens"
+        await aside(request, _dedup_owners, request, attrs.obj, when)
+
+
+def _owners(obj: Object) -> list[Object]:
+    """Return the owner references, if there are several."""
+    references: list[Object] = (obj.get("metadata") or {}).get("ownerReferences") or []
+    return references if len(references) > 1 else []
 
 
 def _dedup_owners(request: Request, obj: Object, when: str) -> None:
     """Keep one of each owner reference that is given more than once, with a warning."""
-    references = (obj.get("metadata") or {}).get("ownerReferences") or ()
-    if len(references) < 2:
-        return
+    references = _owners(obj)
     seen: set[bytes] = set()
     kept: list[Object] = []
     again: list[str] = []

@@ -55,7 +55,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Whether a thread or a signal may have written to the loop's own pipe."""
         self._met = 0
         """How often a socket was given to the loop, its own pipe included."""
-        self._ready: deque[asyncio.Handle]  # asyncio's own, as `_stopping` and `_selector`
+        self._ready: deque[asyncio.Handle]  # asyncio's own, as are the next ones
+        self._closed: bool
+        self._debug: bool
         self._stopping: bool
         self._selector: selectors.BaseSelector
         super().__init__()
@@ -75,7 +77,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._met += 1
         return super()._add_writer(*given)  # type: ignore[misc,no-any-return]
 
-    # -- timers
+    # -- callbacks
+
+    def call_soon(  # type: ignore[override]  # as `call_at`
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        if self._debug:
+            return super().call_soon(callback, *args, context=context)
+        if self._closed:
+            self._check_closed()  # type: ignore[attr-defined]
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
 
     def call_at(  # type: ignore[override]  # asyncio ties arguments to the callback's
         self,
@@ -84,7 +97,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        self._check_closed()  # type: ignore[attr-defined]
+        if self._closed:
+            self._check_closed()  # type: ignore[attr-defined]
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         self._set += 1
         heappush(self._timers, (when, self._set, timer))

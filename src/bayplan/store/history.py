@@ -73,16 +73,17 @@ class _Group:
         return self.base + len(self.log)
 
     def append(self, event: Event) -> None:
+        end = self.base + len(self.log)
         if self.sleepers:
             for crowd in self.sleepers.concerned(event):
-                rousing = Rousing(self.end, crowd, self.cut, self.failures)
+                rousing = Rousing(end, crowd, self.cut, self.failures)
                 if len(crowd) > SLICE:
                     self._send(rousing)
                 else:
                     rousing.run(SLICE)
         if self.listeners:
             for crowd in self.listeners.concerned(event):
-                self._send(Errand(self.end, crowd, self.cut, self.failures))
+                self._send(Errand(end, crowd, self.cut, self.failures))
         self.log.append(event)
         self.bytes += len(event.kv.value)
         if len(self.log) >= self.trim_at or self.bytes > MAX_LAG_BYTES:
@@ -119,6 +120,8 @@ class _Group:
         if at < self.base:
             return []
         start = at - self.base
+        if start + 1 == len(self.log):  # nearly always
+            return self.log[start:]
         return self.log[start : _fitting(self.log, start, limit)]
 
     def trim(self) -> None:

@@ -133,7 +133,9 @@ class Errand:
         if not self._batch and waiting:
             self._batch = self._cut(self.at, next(iter(waiting)).batch_bytes)
             self.end = self.at + len(self._batch)
-            size = sum(len(event.kv.value) for event in self._batch)
+            size = 0
+            for event in self._batch:
+                size += len(event.kv.value)
             self._each = max(1, size * SLICE // SLICE_BYTES)
         batch = self._batch
         some = list(islice(waiting, max(1, limit // self._each)))

@@ -180,7 +180,8 @@ def test_canonical_quantities_stay_as_they_are(number, suffix):
 
 def test_times_are_told_in_utc():
     assert "2026-01-02T01:04:05Z" == canonical_time("2026-01-02T03:04:05.9+02:00")
-    assert "2026-01-02T03:04:05.123456Z" == canonical_micro_time("2026-01-02T03:04:05.123456Z")
+    for time in ("03:04:05.123456Z", "03:04:05,123456Z", "05:04:05.123456+02:00"):
+        assert "2026-01-02T03:04:05.123456Z" == canonical_micro_time(f"2026-01-02T{time}")
     for bad in (
         "2026-01-02",
         "2026-13-02T03:04:05Z",
@@ -194,6 +195,8 @@ def test_times_are_told_in_utc():
             canonical_time(bad)
     with pytest.raises(ValueError, match="parsing time"):
         canonical_micro_time("2026-01-02T03:04:05Z")
+    with pytest.raises(ValueError, match="parsing time"):
+        canonical_micro_time("2026-01-02T24:00:00.000000Z")
 
 
 def test_custom_resources_get_their_types_from_a_schema():

@@ -45,18 +45,22 @@ def canonical_micro_time(text: str) -> str:
     match = _TIME.fullmatch(text)
     if match is None or match[7] is None or len(match[7]) != 6:
         raise ValueError(f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"')
-    return f"{_moment(text, layout).isoformat(timespec='microseconds')}Z"
+    moment = _moment(text, layout)
+    if len(text) == 27 and text[19] == ".":  # in UTC, so as it is printed
+        return text
+    return f"{moment.isoformat(timespec='microseconds')}Z"
 
 
 def _moment(text: str, layout: str) -> datetime:
     match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError(f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"')
-    *parts, fraction, zone = match.groups()
-    year, month, day, hour, minute, second = map(int, parts)
-    micros = int((fraction or "")[:6].ljust(6, "0"))
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    micros = int(fraction[:6].ljust(6, "0")) if fraction else 0
     try:
-        moment = datetime(year, month, day, hour, minute, second, micros)
+        moment = datetime(
+            int(year), int(month), int(day), int(hour), int(minute), int(second), micros
+        )
         if zone != "Z":
             hours, minutes = int(zone[1:3]), int(zone[4:])
             if hours > 24 or minutes > 60:

@@ -16,7 +16,7 @@ from bayplan.api import json
 from bayplan.api.labels import IN, Selector
 from bayplan.apiserver.aside import aside_of
 from bayplan.apiserver.backend import Backend
-from bayplan.apiserver.codec import Codec
+from bayplan.apiserver.codec import Codec, Fields
 from bayplan.apiserver.errors import ApiError, bad_request, invalid, too_large_version
 from bayplan.apiserver.request import Request
 from bayplan.apiserver.selectors import FieldSelector, check_fields, parse_fields, parse_labels
@@ -78,7 +78,9 @@ class Selection(NamedTuple):
         return OBJECT_COST + TERM_COST * (terms + sum(1 + len(each.values) for each in wanted))
 
     def matches(self, codec: Codec, kv: KeyValue) -> bool:
-        found = codec.fields(kv)
+        return self.selects(codec.fields(kv))
+
+    def selects(self, found: Fields) -> bool:
         if self.labels is not None and not self.labels.matches(found.labels):
             return False
         return self.fields is None or self.fields.matches(found.value_of)

@@ -46,6 +46,7 @@ BEFORE_TIMEOUT_SECONDS = 2.0
 SHORTEST_DEFAULT, LONGEST_DEFAULT = 1800.0, 3600.0
 BATCH_BYTES = 128 * 1024  # of one chunk, and of events taken at once
 MAX_ENCODED = 32 << 20  # bytes of encoded events that are kept for other watchers
+SPLICED = 8 * 1024  # bytes of a value that are put into a line faster than they are remembered
 INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 _LINE_END = b"}\n"
 _HEADS = {
@@ -112,6 +113,7 @@ class _Watch:
         self.codec = backend.codec(request.kind)
         self.request = request
         self.chosen = chosen
+        self.all = not chosen
         self.cost = chosen.cost  # of a look at one object
         self.bookmarks = bookmarks
         self.timeout = timeout
@@ -135,6 +137,7 @@ class _Watch:
         asked = (request.query.get(name, "") for name in ("labelSelector", "fieldSelector"))
         self.alike = "\n".join((*view, *asked, self.exact))  # a text, which remembers its hash
         self.binary = output.media == PROTOBUF
+        self.near = False  # read in this process: lines of small objects are made anew
         if output.form == TABLE:
             self.keys = {}  # the first event of a stream carries the columns
 
@@ -160,6 +163,8 @@ class _Watch:
         if self.watcher is None or write is None or self.converted or not self.keys:
             return
         alike = f"bare\n{self.alike}" if bare else self.alike
+        plain = self.request.output.form == WHOLE and self.codec.to_view is None
+        self.near = bare and plain and not self.binary
 
         def direct(batch: list[Event], shared: dict[str, Any]) -> bool:
             if alike not in shared:
@@ -243,7 +248,7 @@ class _Watch:
             yield self._bookmark(version, INITIAL_EVENTS_END)
 
     def _selected(self, kv: KeyValue) -> bool:
-        return not self.chosen or self.chosen.matches(self.codec, kv)
+        return self.all or self.chosen.matches(self.codec, kv)
 
     def _times(self) -> Iterator[float]:
         """Yield when bookmarks are due, then when the watch ends."""
@@ -274,7 +279,7 @@ class _Watch:
         """Return the line of an event, or nothing; chosen once for all watches that ask alike."""
         if self.exact and event.kv.key != self.exact:
             return b""
-        if not self.chosen or not self.keys:
+        if self.all or self.near or not self.keys:
             return self._line_of(event)
         cache = self.backend.cache_of(event)
         line: bytes | None = cache.get(self.alike)
@@ -284,9 +289,12 @@ class _Watch:
         return line
 
     def _line_of(self, event: Event) -> bytes:
+        if self.all:
+            kind = "ADDED" if event.prev is None else "MODIFIED"
+            return self._cached(event, "DELETED" if event.deleted else kind)
         before = event.prev is not None and self._matches(event, event.prev)
         if event.deleted:
-            return self._cached(event, "DELETED") if before or not self.chosen else b""
+            return self._cached(event, "DELETED") if before else b""
         if self._matches(event, event.kv):
             return self._cached(event, "MODIFIED" if before else "ADDED")
         if not before or (left := event.prev) is None:
@@ -296,7 +304,7 @@ class _Watch:
 
     def _cached(self, event: Event, kind: str) -> bytes:
         """Return the line of an event, encoding it at most once for each view."""
-        if not self.keys:
+        if not self.keys or (self.near and len(event.kv.value) < SPLICED):
             return self._line(kind, event.kv)
         cache, key = self.backend.cache_of(event), self.keys[kind]
         line: bytes | None = cache.get(key)
@@ -328,13 +336,10 @@ class _Watch:
         return Interest((api_version, what, name), value, read)
 
     def _matches(self, event: Event, kv: KeyValue) -> bool:
-        if not self.chosen:
-            return True
         found = _fields(self.codec, self.backend.cache_of(event), kv)
-        labels, fields = self.chosen.labels, self.chosen.fields
-        if labels is not None and not labels.matches(found.labels):
-            return False
-        return fields is None or fields.matches(found.value_of)
+        if found.asked != self.alike:  # what is shown now is looked at again when it changes
+            found.asked, found.matched = self.alike, self.chosen.selects(found)
+        return found.matched
 
     def _line(self, kind: str, kv: KeyValue) -> bytes:
         output = self.request.output
