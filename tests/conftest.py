@@ -9,8 +9,10 @@ most tests: it is kept with pytest's own cache then, not beside the sources.
 
 Real programs that `hack/kube-assets` built are put on the path, so that a test finds the same
 kubectl or helm everywhere. Where CI is set a skipped test is a failed one: what it needs has to be
-brought there, or its green would say nothing. Names of tests must be the same in every run and on
-every worker: those that could not be are refused here, `hack/check-test-names` compares two runs.
+brought there, or its green would say nothing. There hypothesis draws the same examples in each run,
+so that a commit has one answer; elsewhere each run draws others. Names of tests must be the same in
+every run and on every worker: those that could not be are refused here, `hack/check-test-names`
+compares two runs.
 """
 
 import gc
@@ -47,7 +49,11 @@ GC_THRESHOLDS = (20_000, 20, 50)  # those of the command line
 UNFIT_NAME = re.compile(r"\\x|\\u|\\U|0x[0-9a-f]{6,}|[^ -~]")
 
 settings.register_profile(
-    "bayplan", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "bayplan",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    derandomize=bool(os.environ.get("CI")),
 )
 settings.load_profile("bayplan")
 
