@@ -1,6 +1,7 @@
 """The documentation is true: links lead somewhere, commands exist, marked examples run."""
 
 import io
+import json
 import re
 import subprocess
 import sys
@@ -223,12 +224,42 @@ def _call_tests(file: Path) -> None:
 
 
 SCRIPTS = sorted(f"bench/{path.name}" for path in (ROOT / "bench").glob("*.py"))
+BY_HAND = [*SCRIPTS, "-m tests.mutation", "-m tests.mutation.handmade"]
+# One process for all of them: most of what each would do is to import the same.
+ASK_EACH = """
+import contextlib, io, json, runpy, sys
+whole, found = list(sys.path), {}
+for script in json.loads(sys.argv[1]):
+    *module, name = script.split()
+    sys.argv[:] = [name, "--help"]
+    sys.path[:] = whole if module else ["bench", *whole[1:]]
+    said, code = io.StringIO(), None
+    run = runpy.run_module if module else runpy.run_path
+    with contextlib.redirect_stdout(said):
+        try:
+            run(name, run_name="__main__")
+        except SystemExit as ended:
+            code = ended.code or 0
+        except BaseException as error:
+            code = repr(error)
+    found[script] = code, said.getvalue()
+print(json.dumps(found))
+"""
 
 
-@pytest.mark.parametrize("script", [*SCRIPTS, "-m tests.mutation", "-m tests.mutation.handmade"])
-def test_what_is_run_by_hand_says_how(script):
-    command = [sys.executable, *script.split(), "--help"]
+@pytest.fixture(scope="module")
+def helps():
+    """The exit code of each and what it said, when asked for help."""
+    command = [sys.executable, "-c", ASK_EACH, json.dumps(BY_HAND)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
     assert 0 == done.returncode, done.stderr
-    assert done.stdout.lower().startswith("usage:")
+    return json.loads(done.stdout)
+
+
+@pytest.mark.xdist_group("by-hand")
+@pytest.mark.parametrize("script", BY_HAND)
+def test_what_is_run_by_hand_says_how(script, helps):
+    code, said = helps[script]
+
+    assert 0 == code
+    assert said.lower().startswith("usage:")
