@@ -49,13 +49,13 @@ start: $(RUNTIME) ## start the control plane and run the scenario of mini-kube-s
 	$(BIN)/python examples/minisched_scenario.py
 
 test: $(STAMP) ## run the tests in a random order (ORDER=7 for one again, none for that of the files; under ten minutes)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(if $(filter-out none,$(ORDER)),--order-seed $(ORDER)) -m "not kube and not operators" tests
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(if $(filter-out none,$(ORDER)),--order-seed $(ORDER)) -m "not kube and not operators and not long" tests
 
 test-again: $(STAMP) ## run the tests TIMES=20 times, every other time six at once, until one fails
 	$(BIN)/python hack/test-again --times $(TIMES)
 
-test-kube: $(STAMP) ## run tests/kube on the real kube-apiserver, kube-scheduler and etcd
-	KUBEBUILDER_ASSETS="$$(hack/kube-assets --where)" $(BIN)/python -m pytest -n 2 --dist loadfile -m kube tests
+test-kube: $(STAMP) ## run tests on the real kube-apiserver, kube-scheduler and etcd, and those that take long
+	KUBEBUILDER_ASSETS="$$(hack/kube-assets --where)" $(BIN)/python -m pytest -n 2 --dist loadfile -m "kube or long" tests
 
 test-operators: $(STAMP) operators ## run programs of others (KWOK, ...) unmodified on our API server
 	KUBEBUILDER_ASSETS="$$(hack/kube-assets --where)" $(BIN)/python -m pytest -m operators tests/kube

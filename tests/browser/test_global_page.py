@@ -191,6 +191,7 @@ def test_the_token_opens_the_stream_and_the_form(chromium, conf):
         page.get_by_text("would be placed").wait_for()
 
 
+@pytest.mark.long
 def test_ten_thousand_sites_are_shown_and_one_is_found(chromium, conf):
     many(conf, 10_000)
     with serving(conf) as url, opening(chromium, url) as page:

@@ -41,6 +41,7 @@ def test_every_view_is_shown_at_6_nodes(tab, small, story, scheme, width):
     assert here.page.evaluate("document.documentElement.dataset.theme") == scheme
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("scheme", "width"), [("dark", 390), ("light", 1440)])
 def test_5000_nodes_and_100000_pods_are_shown(tab, large, scheme, width):
     here = tab(large, scheme=scheme, width=width, height=844 if width < 500 else 900)

@@ -126,6 +126,7 @@ def test_a_pod_on_the_map_has_a_tip_and_is_chosen_by_a_click(tab, small):
     assert key.endswith(named.rpartition("/")[2])
 
 
+@pytest.mark.long
 def test_far_away_there_is_no_key_to_cards(tab, large):
     page = tab(large).go("#/map")
     page.wait_for_function("() => performance.getEntriesByName('map drawn').length > 0")

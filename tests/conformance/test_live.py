@@ -95,7 +95,7 @@ def real() -> Iterator[dict[str, list[str]]]:
     return replay_all(start_kube, AT_ONCE_REAL)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.xdist_group("live")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("scenario", IDS)
@@ -103,7 +103,7 @@ def test_scenario_on_the_embedded_api_server(embedded, scenario):
     assert [] == embedded[scenario]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.xdist_group("live-newer")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("scenario", [scenario["id"] for scenario in CHANGED])

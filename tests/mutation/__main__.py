@@ -155,7 +155,7 @@ def run(
         "-q",
         "--no-header",
         "-m",
-        "not kube and not browser and not slow",
+        "not kube and not browser and not slow and not long",
         "--hypothesis-seed=0",
     ]
     command = [sys.executable, "-m", "pytest", *plugins, *options, "--mutants-plan", str(file)]
