@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from bayplan.store import Closed, Compacted, Conflict, FutureRevision, KeyValue, NotFound
@@ -14,34 +16,36 @@ FOUND = KeyValue("/a", b"", 3, 7)
     ("error", "text"),
     [
         pytest.param(
-            Conflict("/a", None, 5),
+            lambda: Conflict("/a", None, 5),
             'writing key "/a": expected revision 5, but the key does not exist',
             id="gone",
         ),
         pytest.param(
-            Conflict("/a", FOUND, 0), 'writing key "/a": already exists at revision 7', id="created"
+            lambda: Conflict("/a", FOUND, 0),
+            'writing key "/a": already exists at revision 7',
+            id="created",
         ),
         pytest.param(
-            Conflict("/a", FOUND, 1),
+            lambda: Conflict("/a", FOUND, 1),
             'writing key "/a": expected revision 1, found 7; read it again and retry',
             id="changed",
         ),
-        pytest.param(NotFound("/a"), 'deleting key "/a": not found', id="not found"),
+        pytest.param(lambda: NotFound("/a"), 'deleting key "/a": not found', id="not found"),
         pytest.param(
-            Compacted(asked=3, compacted=5),
+            lambda: Compacted(asked=3, compacted=5),
             "reading from revision 3: history up to 5 is gone; list again",
             id="compacted",
         ),
         pytest.param(
-            FutureRevision(asked=9, current=5),
+            lambda: FutureRevision(asked=9, current=5),
             "reading at revision 9: the store is at 5",
             id="future",
         ),
-        pytest.param(Closed(), "the store is closed", id="closed"),
+        pytest.param(Closed, "the store is closed", id="closed"),
     ],
 )
-def test_what_went_wrong_is_told(error: Exception, text: str) -> None:
-    assert text == str(error)
+def test_what_went_wrong_is_told(error: Callable[[], Exception], text: str) -> None:
+    assert text == str(error())
 
 
 def test_errors_carry_what_was_asked_and_what_there_is() -> None:

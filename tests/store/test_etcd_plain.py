@@ -254,6 +254,16 @@ def test_reads_of_what_etcd_has_compacted_or_not_reached_say_so() -> None:
     play(work, compact_seconds=0)
 
 
+def test_a_store_works_only_as_long_as_etcd_takes_writes() -> None:
+    async def work(store: EtcdStore, plain: PlainEtcd) -> None:
+        await store.check()
+        plain.troubles.append(Trouble("txn", Full("no room")))
+        with pytest.raises(Full, match="no room"):
+            await store.check()
+
+    play(work, compact_seconds=0)
+
+
 def test_a_closed_store_reads_nothing() -> None:
     async def work(store: EtcdStore, plain: PlainEtcd) -> None:
         await store.close()
