@@ -104,7 +104,17 @@ def test_what_is_no_store_is_refused(tmp_path):
 def test_a_file_that_is_no_database_leaves_no_copy(tmp_path):
     (tmp_path / "bayplan.db").write_bytes(b"no database" * 1000)
 
-    with pytest.raises(StoreError, match=r'copying ".*bayplan\.db": file is not a database'):
+    with pytest.raises(StoreError, match=r'bayplan\.db": file is not a database; .*--salvage$'):
+        backup(tmp_path, tmp_path / "copy")
+
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_directory_that_was_there_stays(tmp_path):
+    (tmp_path / "bayplan.db").write_bytes(b"no database" * 1000)
+    (tmp_path / "copy").mkdir()
+
+    with pytest.raises(StoreError):
         backup(tmp_path, tmp_path / "copy")
 
     assert [] == list((tmp_path / "copy").iterdir())
@@ -124,7 +134,7 @@ async def test_a_copy_that_is_found_damaged_is_not_kept(tmp_path):
     with pytest.raises(StoreError, match=r'data" is damaged: Page .*; the copy was not kept'):
         backup(tmp_path / "data", tmp_path / "copy")
 
-    assert [] == list((tmp_path / "copy").iterdir())
+    assert not (tmp_path / "copy").exists()
 
 
 @pytest.mark.parametrize("save", [backup, salvage])

@@ -18,6 +18,7 @@ from bayplan.store.errors import StoreError
 from bayplan.store.sqlite_file import FILE_NAME, SEQUENCE_BITS, open_to_read
 
 AHEAD = 1_000_000_000  # revisions; what etcd's pages advise
+SALVAGE = "the file is damaged: save what can be read with --salvage"
 PAGES, PAUSE = 1024, 0.002  # copied at once, and seconds between, so that the server is not slowed
 
 
@@ -27,6 +28,7 @@ def backup(source: Path, target: Path) -> int:
         raise StoreError(f'"{source}" has no {FILE_NAME}; give the --data directory of a server')
     if (target / FILE_NAME).exists():
         raise StoreError(f'"{target}" has a store already; choose another directory')
+    was_there = target.exists()
     private.make_directory(target)
     unfinished = target / f".{FILE_NAME}"
     private.write(unfinished, b"")
@@ -34,9 +36,12 @@ def backup(source: Path, target: Path) -> int:
         count = _copy(source, unfinished)
         unfinished.replace(target / FILE_NAME)
     except sqlite3.Error as error:
-        raise StoreError(f'copying "{source / FILE_NAME}": {error}') from error
+        advice = "" if isinstance(error, sqlite3.OperationalError) else f"; {SALVAGE}"
+        raise StoreError(f'copying "{source / FILE_NAME}": {error}{advice}') from error
     finally:
         unfinished.unlink(missing_ok=True)
+        if not was_there and not (target / FILE_NAME).exists():
+            target.rmdir()
     return count
 
 
@@ -49,7 +54,8 @@ def _copy(source: Path, target: Path) -> int:
         (verdict,) = other.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             found = verdict.splitlines()[-1]  # below the name of the database
-            raise StoreError(f'"{source}" is damaged: {found}; the copy was not kept')
+            kept = "the copy was not kept; --salvage saves what can be read"
+            raise StoreError(f'"{source}" is damaged: {found}; {kept}')
         _move_ahead(other)
         (count,) = other.execute("SELECT count(*) FROM objects").fetchone()
         return int(count)

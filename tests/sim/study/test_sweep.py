@@ -187,6 +187,17 @@ def test_a_killed_sweep_goes_on_where_it_was(folder):
     assert out.read_bytes() == (folder / "fresh.csv").read_bytes()
 
 
+def test_a_sweep_that_cannot_begin_leaves_nothing(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    path = write_plan(folder, "workloads: [{scenario: small.yaml}]")
+    before = sorted(folder.iterdir())
+
+    run = CliRunner().invoke(bayplan, ["sweep", str(path)])
+
+    assert "this needs joblib, which is not installed" in str(run.exception)
+    assert before == sorted(folder.iterdir())
+
+
 def test_a_line_that_was_cut_is_run_again(folder):
     plan, out = plan_of(folder, 1), folder / "out.csv"
     sweep(plan, Here, out, quiet)

@@ -6,6 +6,7 @@ hangs on; so a longer plan runs only what is new. A line that was cut by a kill 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -47,4 +48,8 @@ class Journal:
             self._file.flush()
 
     def close(self) -> None:
+        """Close the file; one without a finished run is taken away."""
+        empty = not self._file.seek(0, os.SEEK_END)
         self._file.close()
+        if empty:
+            self.path.unlink(missing_ok=True)
