@@ -31,10 +31,8 @@ def source_options(
                      help=config_help),
         click.option("--plugins", multiple=True, type=values.PLUGIN,
                      help="Plugins from outside that the configuration names."),
-        click.option("--feature-gates", default="", type=values.GATES,
-                     help="As kube-scheduler's, such as GenericWorkload=true for pod groups."),
-        click.option("--emulated-version", default="",
-                     type=values.VERSION, is_eager=True, help=version_help),
+        values.feature_gates("As kube-scheduler's, such as GenericWorkload=true for pod groups."),
+        values.emulated_version(version_help),
     )  # fmt: skip
     for option in reversed(options):
         command = option(command)

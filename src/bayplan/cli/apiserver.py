@@ -14,10 +14,6 @@ FILE = values.WrittenFile()
 READABLE = values.ReadFile(path=True)
 
 
-def _words(given: str) -> list[str]:
-    return [word for word in given.split(",") if word]
-
-
 @click.command()
 @click.option(
     "--data",
@@ -88,19 +84,8 @@ def _words(given: str) -> list[str]:
     type=values.ADMISSION,
     help="Comma-separated; switched off.",
 )
-@click.option(
-    "--emulated-version",
-    default="",
-    type=values.VERSION,
-    is_eager=True,
-    help="Serve the kinds of this version; the newest by default.",
-)
-@click.option(
-    "--feature-gates",
-    default="",
-    type=values.GATES,
-    help="NAME=true|false,…: gates bring further kinds.",
-)
+@values.emulated_version("Serve the kinds of this version; the newest by default.")
+@values.feature_gates("NAME=true|false,…: gates bring further kinds.")
 @click.option(
     "--event-ttl",
     default=3600.0,
@@ -164,10 +149,10 @@ def command(
     settings = Settings(
         host=host,
         port=port,
-        etcd_servers=_words(etcd_servers),
+        etcd_servers=values.listed(etcd_servers),
         authorization_mode=authorization_mode or "",
-        enable_admission_plugins=_words(enable_admission_plugins),
-        disable_admission_plugins=_words(disable_admission_plugins),
+        enable_admission_plugins=values.listed(enable_admission_plugins),
+        disable_admission_plugins=values.listed(disable_admission_plugins),
         gates=parse_gates(feature_gates, parse_version(emulated_version)),
         **others,  # are named as the settings
     )

@@ -18,19 +18,8 @@ def command() -> None:
     """Print, validate and convert scheduler configuration."""
 
 
-_feature_gates = click.option(
-    "--feature-gates",
-    default="",
-    type=values.GATES,
-    help="Feature gates to assume.",
-)
-_emulated_version = click.option(
-    "--emulated-version",
-    default="",
-    type=values.VERSION,
-    is_eager=True,
-    help="Defaults of this version.",
-)
+_feature_gates = values.feature_gates("Feature gates to assume.")
+_emulated_version = values.emulated_version("Defaults of this version.")
 
 
 @command.command("print-default")

@@ -135,7 +135,7 @@ def serve(
         port=port,
         store=store,
         data=data,
-        etcd_servers=tuple(url for url in etcd_servers.split(",") if url),
+        etcd_servers=tuple(values.listed(etcd_servers)),
         token=values.token_in(token_file),
         name=name or f"{socket.gethostname()}-{os.getpid()}",
         share=share,

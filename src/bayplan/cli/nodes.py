@@ -180,7 +180,7 @@ def add(
 ) -> None:
     """Add COUNT nodes; those that exist already stay as they are."""
     chosen = _shape(shape, cpu, memory, pods, parse_labels(resources))
-    places = [zone for zone in zones.split(",") if zone] or [""]
+    places = values.listed(zones) or [""]
     given, bars = parse_labels(labels), parse_taints(taints)
     nodes = [
         make_node(

@@ -85,19 +85,8 @@ NEW_NODES = 3
 )
 @values.authorization_mode
 @values.admission_plugins
-@click.option(
-    "--emulated-version",
-    default="",
-    type=values.VERSION,
-    is_eager=True,
-    help="Decide and serve as this version does; the newest by default.",
-)
-@click.option(
-    "--feature-gates",
-    default="",
-    type=values.GATES,
-    help="As kube-scheduler's, such as GenericWorkload=true for pod groups.",
-)
+@values.emulated_version("Decide and serve as this version does; the newest by default.")
+@values.feature_gates("As kube-scheduler's, such as GenericWorkload=true for pod groups.")
 @click.option("-v", "--verbose", count=True, help="Tell more; twice for every detail.")
 def command(
     nodes: int | None,
@@ -127,7 +116,7 @@ def command(
         port=port,
         kubeconfig_out=kubeconfig_out or data / "kubeconfig",
         authorization_mode=authorization_mode or "",
-        enable_admission_plugins=[name for name in enable_admission_plugins.split(",") if name],
+        enable_admission_plugins=values.listed(enable_admission_plugins),
     )
     words = [f"--plugins={item}" for item in plugins]
     for flag, value in (

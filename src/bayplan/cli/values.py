@@ -253,7 +253,7 @@ def _controller_names() -> Iterable[str]:
 def _admission(text: str) -> None:
     from bayplan.apiserver.admission.chain import disabled_plugins
 
-    disabled_plugins([word for word in text.split(",") if word], ())
+    disabled_plugins(listed(text), ())
 
 
 def _scenario(text: str) -> None:
@@ -269,6 +269,11 @@ def _scenarios() -> Iterable[str]:
     from bayplan.sim.library import names
 
     return names()
+
+
+def listed(text: str) -> list[str]:
+    """The words of `a,b`; empty ones do not count."""
+    return [word for word in text.split(",") if word]
 
 
 def one_of(metavar: str, words: Words) -> Checked:
@@ -320,6 +325,17 @@ SECONDS = click.FloatRange(min=0)
 POSITIVE = click.FloatRange(min=0, min_open=True)
 COUNT = click.IntRange(min=0)
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def emulated_version(text: str) -> Callable[[_F], _F]:
+    return click.option("--emulated-version", default="", type=VERSION, is_eager=True, help=text)
+
+
+def feature_gates(text: str) -> Callable[[_F], _F]:
+    return click.option("--feature-gates", default="", type=GATES, help=text)
+
+
 # Options that `apiserver` and `up` share.
 authorization_mode = click.option(
     "--authorization-mode",
@@ -332,9 +348,6 @@ admission_plugins = click.option(
     type=ADMISSION,
     help="Switched on besides the default ones.",
 )
-
-
-_F = TypeVar("_F", bound=Callable[..., None])
 
 
 def etcd_files(function: _F) -> _F:
