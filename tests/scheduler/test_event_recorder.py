@@ -5,7 +5,8 @@ import json
 
 from bayplan.client import AsgiTransport, Client
 from bayplan.clock import run_virtual
-from bayplan.scheduler.event_recorder import EventRecorder, Reference, truncated
+from bayplan.engine.loop.actions import truncated
+from bayplan.scheduler.event_recorder import EventRecorder, Reference
 
 POD = Reference("Pod", "ns", "p", "u1", resource_version="5")
 

@@ -97,9 +97,5 @@ class ResourceQuotaController(OneWorker):
             if (resource.group, resource.plural) == kind:
                 cache = self._numbers[kind] = self._kit.bare(resource)
                 await cache.informer.wait_synced()
-                cache.add_index("namespace", _namespace)
+                cache.add_index("namespace", namespace_index)
                 cache.listen(self._number_changed)
-
-
-def _namespace(obj: Bare) -> tuple[str, ...]:
-    return (obj.metadata.namespace,)

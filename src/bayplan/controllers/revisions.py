@@ -14,7 +14,7 @@ import msgspec
 from bayplan.client import AlreadyExists, Resource
 from bayplan.controllers.objects import Json, Meta, Object, owner_reference
 from bayplan.controllers.pods import template_hash
-from bayplan.controllers.runtime import Kit
+from bayplan.controllers.runtime import Kit, owner_index
 
 CONTROLLER_REVISIONS = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
 HASH_LABEL = "controller-revision-hash"
@@ -41,7 +41,7 @@ class Revisions:
         self._kit = kit
         self._resource = resource
         self.cache = kit.typed(CONTROLLER_REVISIONS, Revision)
-        self.cache.add_index("owner", _owner_index)
+        self.cache.add_index("owner", owner_index)
 
     async def update(self, owner: Object) -> Revision:
         """Return the revision of the owner's template, made or renumbered if need be."""
@@ -95,8 +95,3 @@ class Revisions:
 def _sorted(value: Json) -> Json:
     ordered: Json = msgspec.json.decode(msgspec.json.encode(value, order="sorted"))
     return ordered
-
-
-def _owner_index(revision: Revision) -> tuple[str, ...]:
-    owner = revision.metadata.controller
-    return (owner.uid,) if owner is not None else ()

@@ -420,13 +420,13 @@ async def together(calls: Iterable[Callable[[], Awaitable[object]]], at_once: in
                 raise result
 
 
-def owner_index(obj: Object) -> tuple[str, ...]:
+def owner_index(obj: Item) -> tuple[str, ...]:
     """Index by the uid of the controlling owner."""
     owner = obj.metadata.controller
     return (owner.uid,) if owner is not None else ()
 
 
-def namespace_index(obj: Object) -> tuple[str, ...]:
+def namespace_index(obj: Item) -> tuple[str, ...]:
     return (obj.metadata.namespace,)
 
 

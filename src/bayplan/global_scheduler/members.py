@@ -167,7 +167,7 @@ class Member:
         memory = sum(whole(nanos(n.status.allocatable.get("memory", 0))) for n in ready.values())
         used_cpu = used_memory = 0
         for pod in self.pods.store.values():
-            if pod.spec.node_name in ready and not _finished(pod) and not _dispatched(pod):
+            if pod.spec.node_name in ready and not pod.finished and not _dispatched(pod):
                 wanted = pod_resources(pod).used
                 used_cpu += wanted.get("cpu", 0)
                 used_memory += wanted.get("memory", 0)
@@ -187,10 +187,6 @@ class Member:
 def _usable(node: Node) -> bool:
     ready = any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
     return ready and not node.spec.unschedulable
-
-
-def _finished(pod: Pod) -> bool:
-    return pod.status.phase in ("Succeeded", "Failed")
 
 
 def _dispatched(pod: Pod) -> bool:

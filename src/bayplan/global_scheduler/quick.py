@@ -29,7 +29,7 @@ from bayplan.global_scheduler.layout import (
 )
 from bayplan.global_scheduler.levels import Emptiness, Shape, together
 from bayplan.global_scheduler.needs import Combination, Need, best_first
-from bayplan.global_scheduler.packing import Amount
+from bayplan.global_scheduler.packing import Amount, at_row
 from bayplan.global_scheduler.plugins import capacity, scores, selectors
 from bayplan.global_scheduler.plugins.capacity import FlavorPlan, replicas_that_fit
 from bayplan.global_scheduler.plugins.scores import (
@@ -457,7 +457,7 @@ def _on_sums(
     for position, replicas in chosen.items():
         row = view.table_row(position)
         number = int(choice[position])
-        vcpus, memory = (_at_row(amount, row) for amount in ask.amounts[number])
+        vcpus, memory = (at_row(amount, row) for amount in ask.amounts[number])
         takes: dict[str, tuple[int, ...]] = {ask.pool.sources[row]: (vcpus, memory)}
         takes |= volumes_and_addresses(table, ask.sizes, ask.eips, row)
         flavors = tuple(flavor.flavor_id for flavor in ask.needs[number].flavors)
@@ -476,7 +476,3 @@ def _on_sums(
             taken[source] = whole
         result += [placement] * replicas
     return result
-
-
-def _at_row(amount: Amount, row: int) -> int:
-    return int(amount[row]) if isinstance(amount, np.ndarray) else amount

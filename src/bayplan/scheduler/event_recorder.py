@@ -21,6 +21,7 @@ import structlog
 
 from bayplan.client import AlreadyExists, ApiError, Client, NotFound, NotLeading, TransportError
 from bayplan.client.resources import EVENTS
+from bayplan.engine.loop.actions import truncated
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +32,6 @@ TRIES = 12
 PAUSE = 10.0
 FINISH_AFTER = 360.0
 REFRESH_EVERY = 1800.0
-NOTE_LIMIT = 1024
 
 
 class Reference(msgspec.Struct, frozen=True, rename="camel"):
@@ -248,14 +248,6 @@ class EventRecorder:
                     self._enqueue(entry)
                 if finished:
                     del self._known[key]
-
-
-def truncated(note: str) -> str:
-    """Cut a note to the 1,024 bytes that the API allows, as upstream does."""
-    raw = note.encode()
-    if len(raw) <= NOTE_LIMIT:
-        return note
-    return raw[: NOTE_LIMIT - 4].decode(errors="ignore") + " ..."
 
 
 def _micro(moment: datetime) -> str:

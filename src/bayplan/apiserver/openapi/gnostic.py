@@ -11,6 +11,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from bayplan.apiserver.protobuf.writer import delimited, tag, varint
+
 Document = Mapping[str, Any]
 _METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "patch": 8}
 _SCHEMA_TEXTS = {"$ref": 1, "format": 2, "title": 3, "description": 4, "pattern": 13}
@@ -45,17 +47,8 @@ def encode_document(document: Document) -> bytes:
 # -- the wire format -----------------------------------------------------------------------------
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def chunk(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
+    return delimited(tag(number), data)
 
 
 def message(number: int, *parts: bytes) -> bytes:
@@ -67,11 +60,11 @@ def text(number: int, value: str) -> bytes:
 
 
 def integer(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(int(value) & (2**64 - 1))
+    return tag(number, 0) + varint(int(value))
 
 
 def double(number: int, value: float) -> bytes:
-    return _varint(number << 3 | 1) + struct.pack("<d", value)
+    return tag(number, 1) + struct.pack("<d", value)
 
 
 # -- objects of the document ---------------------------------------------------------------------

@@ -6,7 +6,7 @@ import numpy as np
 
 from bayplan.cluster.arrays import IntArray
 from bayplan.framework.contract.state import CycleState
-from bayplan.global_scheduler.packing import Amount
+from bayplan.global_scheduler.packing import at_rows
 from bayplan.global_scheduler.plugins.capacity import PLAN, FlavorPlan, by_combination
 from bayplan.global_scheduler.stack import Allocation, Requirement
 from bayplan.global_scheduler.table import NO_POOL, BoolArray
@@ -87,7 +87,7 @@ class SiteResourcesLeastAllocated:
                 capacity = _sum(part, (getattr(pool, size) for pool in pools))
                 left = _sum(part, (getattr(pool, free) for pool in pools))
                 for amount in amounts.values():
-                    left -= _at(amount, part)
+                    left -= at_rows(amount, part)
                 total[rows] += weight * free_share(left, capacity)
                 weights[rows] += weight
         self._add_storage(allocation, sites, total, weights)
@@ -122,10 +122,6 @@ class SiteResourcesLeastAllocated:
         share = free_share(sites.table.eip_free[pool] - wanted, sites.table.eip_size[pool])
         total += np.where(pooled, EIP_WEIGHT * share, 0)
         weights += np.where(pooled, EIP_WEIGHT, 0)
-
-
-def _at(amount: Amount, sites: SiteView) -> Amount:
-    return sites.take(amount) if isinstance(amount, np.ndarray) else amount
 
 
 def _sum(sites: SiteView, columns: Iterable[IntArray]) -> IntArray:

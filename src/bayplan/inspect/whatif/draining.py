@@ -38,11 +38,7 @@ class Draining:
 
     def drain(self, names: Sequence[str]) -> str:
         """Cordon all, then evict node by node; returns the command that does it for real."""
-        table = self._trial.engine.cache.table
-        for name in names:
-            row = table.row_of(name)
-            assert row is not None
-            self._trial.put(cordoned(table.nodes[row], unschedulable=True))
+        self._cordon(names)
         flags: set[str] = set()
         for name in names:
             flags |= self._drain_one(name)
@@ -86,13 +82,19 @@ class Draining:
         for info in waiting:
             self.blocked.append((info.pod, name, self._budgets.refusal(info.pod)))
 
+    def _cordon(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._trial.put(cordoned(self._node(name), unschedulable=True))
+
+    def _node(self, name: str) -> Node:
+        table = self._trial.engine.cache.table
+        row = table.row_of(name)
+        assert row is not None
+        return table.nodes[row]
+
     def lose(self, names: Sequence[str], *, remove: bool = True) -> None:
         """Nodes are gone at once; without `remove` they only cannot be used, which is quicker."""
-        table = self._trial.engine.cache.table
-        for name in names:
-            row = table.row_of(name)
-            assert row is not None
-            self._trial.put(cordoned(table.nodes[row], unschedulable=True))
+        self._cordon(names)
         for name in names:
             for info in self._trial.pods_on(name):
                 if remake(info.pod) is Remake.STAYS:
@@ -102,9 +104,7 @@ class Draining:
                     self._settling.lose(info)
         if remove:
             for name in names:
-                row = table.row_of(name)
-                assert row is not None
-                self._trial.delete(table.nodes[row])
+                self._trial.delete(self._node(name))
 
 
 def cordoned(node: Node, unschedulable: bool) -> Node:
