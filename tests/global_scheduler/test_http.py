@@ -9,6 +9,9 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bayplan.errors import BayplanError
+from bayplan.extender.body import BodyError
+from bayplan.global_scheduler import answers
 from bayplan.global_scheduler.files import must_load
 from bayplan.global_scheduler.http import Api
 from bayplan.global_scheduler.inventory import Inventory, Quota, Site
@@ -16,8 +19,11 @@ from bayplan.global_scheduler.listing import Feed, Page, TooManyReadersError, si
 from bayplan.global_scheduler.metrics import _Tenants
 from bayplan.global_scheduler.placer import Placer
 from bayplan.global_scheduler.plugins import in_tree_registry
-from bayplan.global_scheduler.service import Allocations
+from bayplan.global_scheduler.quotas import QuotaError
+from bayplan.global_scheduler.service import Allocations, ConflictError, NotFoundError
 from bayplan.global_scheduler.table import SiteTable
+from bayplan.global_scheduler.whatif import UnknownSiteError
+from bayplan.global_scheduler.writer import TooWideError, UnavailableError
 from bayplan.store import MemoryStore
 
 SAMPLE = Path(str(files("bayplan.global_scheduler") / "sample"))
@@ -377,3 +383,89 @@ async def test_the_stream_tells_everything_and_then_what_changes(client):
     assert ("begin", "Drained") == (*again[0], again[1]["sites"][0]["status"])
     await stream.aclose()
     await feed.follow().aclose()
+
+
+MOVES = [{"allocation": "a", "from": "s1", "to": "s2"}]
+ID_2 = "00000000-0000-0000-0000-000000000002"
+ONE = msgspec.json.decode(BODY)["allocation"] | {"id": ID_2[:-1] + "1"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "problem"),
+    [
+        ("POST", "allocations", {"allocations": []}, "must have 1 to 100 entries"),
+        ("POST", "allocations", {"allocations": [ONE] * 101}, "must have 1 to 100 entries"),
+        ("POST", "allocations?dry_run=1", {"allocations": [ONE]}, "is not possible with several"),
+        ("POST", "allocations?explain=1", {"allocations": [ONE]}, "is not possible with several"),
+        ("POST", "allocations?reserve=1", {"allocations": [ONE]}, "is not possible with several"),
+        ("POST", "allocations?dry_run=yes", {"allocation": ONE}, 'expected true or false, got "y'),
+        ("POST", "allocations?reserve=1&ttl_seconds=0", {"allocation": ONE}, "at most 86400"),
+        ("POST", "allocations?reserve=1&ttl_seconds=86401", {"allocation": ONE}, "at most 86400"),
+        (
+            "GET",
+            f"allocations/{ONE['id']}?explain=maybe",
+            None,
+            'expected true or false, got "maybe"',
+        ),
+        ("PATCH", "allocations/a", {"replicas": 0}, "must be from 1 to"),
+        ("PATCH", "allocations/a", {"replicas": 10**9}, "must be from 1 to"),
+        ("POST", "allocations/a/move", {"leave": []}, "must name at least one site"),
+        ("GET", "rebalance?moves=0", None, "must be"),
+        ("GET", "rebalance?moves=101", None, "must be at most 100, got 101"),
+        ("POST", "rebalance", {"moves": MOVES * 101}, "must be at most 100, got 101"),
+        ("POST", "rebalance", {"moves": [{}]}, "is missing"),
+    ],
+)
+async def test_what_is_out_of_bounds_is_refused(client, method, path, body, problem):
+    await client.post("/v1/allocations", json={"allocation": ONE})
+    before = dict(client.service.ledger.records)
+    assert [ONE["id"]] == list(before)
+
+    answer = await client.request(method, f"/v1/{path}", json=body)
+
+    assert (400, "GS.000007") == (answer.status_code, answer.json()["error_code"]), answer.text
+    assert problem in answer.text.replace('\\"', '"')
+    assert before == client.service.ledger.records
+
+
+async def test_what_is_just_within_bounds_is_taken(client):
+    for path in ("rebalance?moves=1", "rebalance?moves=100", "stranded"):
+        assert 200 == (await client.get(f"/v1/{path}")).status_code
+    answer = await client.post("/v1/rebalance", json={"moves": MOVES * 100})
+    assert 100 == len(answer.json()["moves"])
+    assert all("problem" in move for move in answer.json()["moves"]), "there is no such allocation"
+    several = await client.post("/v1/allocations", json={"allocations": [ONE]})
+    assert (201, 1) == (several.status_code, len(several.json()["allocations"]))
+    held = "allocations?reserve=1&ttl_seconds=86400"
+    one = await client.post(f"/v1/{held}", json={"allocation": ONE | {"id": ID_2}})
+    assert 201 == one.status_code, one.text
+
+
+@pytest.mark.parametrize(
+    ("problem", "status", "code"),
+    [
+        (lambda: QuotaError("x"), 409, answers.QUOTA),
+        (lambda: ConflictError("x"), 409, answers.CONFLICT),
+        (lambda: TooWideError("x"), 409, answers.CONFLICT),
+        (lambda: NotFoundError("x"), 404, answers.NOT_FOUND),
+        (lambda: UnknownSiteError("x"), 404, answers.NOT_FOUND),
+        (lambda: UnavailableError("x"), 503, answers.UNAVAILABLE),
+        (lambda: TooManyReadersError("x"), 503, answers.UNAVAILABLE),
+        (lambda: BodyError(413, "x"), 413, answers.BAD_BODY),
+        (lambda: BayplanError("x"), 500, answers.INTERNAL),
+    ],
+    ids=["quota", "conflict", "wide", "missing", "site", "away", "readers", "body", "other"],
+)
+async def test_what_fails_has_a_status_and_a_code(client, monkeypatch, problem, status, code):
+    async def fails(identity):
+        raise problem()
+
+    monkeypatch.setattr(client.service, "release", fails)
+
+    answer = await client.delete("/v1/allocations/a")
+
+    assert (status, code, "x") == (
+        answer.status_code,
+        answer.json()["error_code"],
+        answer.json()["error_message"],
+    )

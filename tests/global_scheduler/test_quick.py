@@ -192,6 +192,25 @@ def test_emptiness_follows_what_is_taken_and_given_back(seed):
         assert np.array_equal(fresh.best, kept.best)
 
 
+@pytest.mark.parametrize("touched", [3, 40])
+def test_the_emptiest_sites_are_found_in_every_block(touched):
+    """Also after few or many of them were touched: the same as a look at all of them."""
+    table = SiteTable(inventory(random.Random(touched).choice, 150))
+    shape = ("gp", tuple(table.storage))
+    kept = Emptiness(table, shape)
+    rows = np.array(random.Random(1).sample(range(150), touched))
+    table.pools["gp"].free_vcpus[rows] -= 3
+    table.touched.append(rows)
+    kept.catch_up(table.touched)
+    fresh = Emptiness(table, shape)
+
+    assert np.allclose(fresh.value, kept.value)
+    assert np.allclose(fresh.best, kept.best)
+    for value in sorted({0.0, *kept.value[:150:7].tolist()}):
+        expected = [row for row in range(150) if kept.value[row] >= value]
+        assert expected == kept.rows_from(value).tolist()
+
+
 def test_most_ordinary_requests_are_decided_quickly():
     """Else the comparison above would compare the placer with itself."""
     table = SiteTable(
