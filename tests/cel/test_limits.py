@@ -52,3 +52,43 @@ def test_a_list_that_grows_in_a_loop_is_not_seen_outside():
     program = ANY.compile("[self].map(x, x + [2])[0] == [1, 2] && self == [1]")
 
     assert program.evaluate({"self": [1]})
+
+
+def doubled(step, times=60, first="[1]"):
+    return f"{first}{f'.map(x, {step})' * times}"
+
+
+@pytest.mark.parametrize("step", ["{x: x}", "{x: [x]}", "optional.of({x: x})"])
+def test_a_type_that_doubles_with_each_call_is_refused(step):
+    """Of 224 characters the checker thought for 4 s, and twice as long for each 15 more."""
+    with pytest.raises(CompileError, match="nested too deeply"):
+        ANY.compile(f"{doubled(step)}.size() > 0")
+
+
+TREE = doubled("[x, x]")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{TREE}.map(z, [z]).exists(l, l == l)", True),
+        (f"{TREE}[0] in {doubled('[x, x]', first='[2, 1]')}", True),
+        (f"{TREE} == {doubled('[x, x]', first='[2]')}", False),
+        (f"{doubled('optional.of([x, x])')}.exists(l, l != l)", False),
+        (f"({TREE} + {TREE}).distinct().size()", 1),
+        ("[[0.0 / 0.0]].exists(l, l == l)", False),
+    ],
+    ids=["itself", "in", "another", "optional", "distinct", "no number"],
+)
+def test_what_unfolds_without_end_is_compared_once(text, expected):
+    assert expected == ANY.compile(text).evaluate({})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"'%s'.format([{TREE}])", f"{TREE}.flatten(100)", f"{TREE}.indexOf({TREE}[0]) == 0"],
+    ids=["format", "flatten", "indexOf"],
+)
+def test_what_unfolds_without_end_is_not_written_out(text):
+    with pytest.raises(CostExceeded):
+        ANY.compile(text).evaluate({})

@@ -33,16 +33,18 @@ def selector_cost(length: int) -> int:
     return LIST_BASE + text_cost(length) + ceil(ceil(length * 0.5) * (LIST_BASE + STRUCT_BASE))
 
 
-def traversal(value: Any) -> int:
+def traversal(value: Any, seen: dict[int, int] | None = None) -> int:
     if isinstance(value, str):
         return int(len(value.encode()) * 0.1)
     if isinstance(value, bytes):
         return int(len(value) * 0.1)
-    if isinstance(value, list):
-        return sum(map(traversal, value))
-    if isinstance(value, dict):
-        return sum(traversal(key) + traversal(item) for key, item in value.items())
-    return 1
+    if not isinstance(value, list | dict):
+        return 1
+    seen = {} if seen is None else seen  # a part may stand in many places
+    if id(value) not in seen:
+        inner = value if isinstance(value, list) else [*value, *value.values()]
+        seen[id(value)] = sum(traversal(item, seen) for item in inner)
+    return seen[id(value)]
 
 
 def _first(factor: float) -> Counter:

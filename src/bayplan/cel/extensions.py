@@ -12,7 +12,7 @@ from bayplan.cel.errors import EvaluationError, check_made
 from bayplan.cel.formatting import format_string
 from bayplan.cel.overloads import Declaring
 from bayplan.cel.standard import STANDARD
-from bayplan.cel.values import Duration, Timestamp, Uint, compare, contains, equal
+from bayplan.cel.values import Duration, Timestamp, Uint, check_unfolded, compare, contains, equal
 
 _declare = Declaring()
 add, overload = _declare.add, _declare.overload
@@ -220,10 +220,15 @@ def _slice(items: list[Any], start: int, end: int) -> list[Any]:
 def _flatten(items: list[Any], depth: int = 1) -> list[Any]:
     if depth < 0:
         raise EvaluationError("level must be non-negative")
+    check_unfolded(items)
+    return _flat(items, depth)
+
+
+def _flat(items: list[Any], depth: int) -> list[Any]:
     flat: list[Any] = []
     for item in items:
         if isinstance(item, list) and depth:
-            flat.extend(_flatten(item, depth - 1))
+            flat.extend(_flat(item, depth - 1))
         else:
             flat.append(item)
     return flat

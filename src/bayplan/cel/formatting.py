@@ -16,7 +16,7 @@ from bayplan.cel import times
 from bayplan.cel.errors import EvaluationError, Problems
 from bayplan.cel.syntax import Call, ListNode, Literal, Node
 from bayplan.cel.types import Type
-from bayplan.cel.values import Duration, Timestamp, Uint, kind_name
+from bayplan.cel.values import Duration, Timestamp, Uint, check_unfolded, kind_name
 
 _CLAUSE = re.compile(r"%(?:(%)|(?:\.(\d+))?(.)?)", re.DOTALL)
 _HIGH = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -46,6 +46,7 @@ _NUMBERS = ("NaN", "Infinity", "-Infinity")
 
 def format_string(text: str, items: list[Any]) -> str:
     """Fill the clauses of a text; raises EvaluationError."""
+    check_unfolded(items)
     used = 0
 
     def fill(match: re.Match[str]) -> str:

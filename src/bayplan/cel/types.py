@@ -7,7 +7,9 @@ expression is checked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+MOST_PARTS = 256  # of one type; more than anybody writes, but `.map(x, {x: x})` doubles them
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,15 @@ class Type:
     kind: str
     name: str
     params: tuple[Type, ...] = ()
+    size: int = field(default=1, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Count the parts. Raises RecursionError, as an expression does that is nested too deep."""
+        if self.params:
+            size = 1 + sum(each.size for each in self.params)
+            if size > MOST_PARTS:
+                raise RecursionError("a type of too many parts")
+            object.__setattr__(self, "size", size)
 
     def __str__(self) -> str:
         if not self.params:
@@ -163,10 +174,10 @@ def _less_specific(first: Type, second: Type) -> bool:
 
 def substitute(mapping: Mapping, given: Type, *, to_dyn: bool = False) -> Type:
     """Replace bound parameters; the rest become `dyn` if asked."""
-    bound = mapping.get(given)
-    if bound is not None:
-        return substitute(mapping, bound, to_dyn=to_dyn)
     if given.kind == "param":
+        bound = mapping.get(given)
+        if bound is not None:
+            return substitute(mapping, bound, to_dyn=to_dyn)
         return DYN if to_dyn else given
     if not given.params:
         return given

@@ -9,12 +9,13 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import total_ordering
 from typing import Any
 from urllib.parse import SplitResult
 
-from bayplan.cel.errors import EvaluationError
+from bayplan.cel.errors import CostExceeded, EvaluationError
 from bayplan.cel.types import Type
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -172,35 +173,78 @@ def _number(value: Any) -> bool:
     return type(value) in (int, float, Uint)
 
 
-def equal(a: Any, b: Any) -> bool:
-    """Whether two values are equal; never fails."""
+MOST_UNFOLDED = 1_000_000
+_Seen = dict[tuple[int, int], bool]
+
+
+def equal(a: Any, b: Any, seen: _Seen | None = None) -> bool:
+    """Whether two values are equal; never fails.
+
+    What `.map(x, [x, x])` made is small but unfolds without end: no pair is compared twice.
+    """
     kind = type(a)
     if kind is type(b) and kind in (str, int, bool, float, bytes):
         return bool(a == b)
     if _number(a) and _number(b):
         return bool(a == b)
-    if isinstance(a, list) and isinstance(b, list):
-        return _equal_lists(a, b)
-    if isinstance(a, dict) and isinstance(b, dict):
-        return len(a) == len(b) and all(key in b and equal(a[key], b[key]) for key in a)
-    if isinstance(a, Optional) and isinstance(b, Optional):
-        return a.empty == b.empty and (a.empty or equal(a.value, b.value))
+    for compared in (list, dict, Optional):
+        if isinstance(a, compared) and isinstance(b, compared):
+            seen = {} if seen is None else seen
+            found = seen.get((id(a), id(b)))
+            if found is None:
+                found = seen[id(a), id(b)] = _EQUAL[compared](a, b, seen)
+            return found
     return kind is type(b) and bool(a == b)
 
 
-def _equal_lists(a: list[Any], b: list[Any]) -> bool:
+def _equal_lists(a: list[Any], b: list[Any], seen: _Seen) -> bool:
     if len(a) != len(b):
         return False
     if isinstance(a, SetList):
         return all(contains(b, item) for item in a) and all(contains(a, item) for item in b)
     if isinstance(a, MapList):
         others = {a.key(item): item for item in b if isinstance(item, dict)}
-        return all(a.key(item) in others and equal(item, others[a.key(item)]) for item in a)
-    return all(map(equal, a, b))
+        return all(a.key(item) in others and equal(item, others[a.key(item)], seen) for item in a)
+    return all(equal(x, y, seen) for x, y in zip(a, b, strict=True))
+
+
+def _equal_maps(a: dict[Any, Any], b: dict[Any, Any], seen: _Seen) -> bool:
+    return len(a) == len(b) and all(key in b and equal(a[key], b[key], seen) for key in a)
+
+
+def _equal_optionals(a: Optional, b: Optional, seen: _Seen) -> bool:
+    return a.empty == b.empty and (a.empty or equal(a.value, b.value, seen))
+
+
+_EQUAL: dict[type, Callable[[Any, Any, _Seen], bool]] = {
+    list: _equal_lists,
+    dict: _equal_maps,
+    Optional: _equal_optionals,
+}
+
+
+def check_unfolded(value: Any) -> None:
+    """Refuse to write out what is small only because its parts stand in many places."""
+    if _unfolded(value) > MOST_UNFOLDED:
+        raise CostExceeded
+
+
+def _unfolded(value: Any, seen: dict[int, float] | None = None) -> float:
+    """Count the parts of a value, again wherever one stands; a hundred characters are one."""
+    if isinstance(value, Optional):
+        return 1 if value.empty else _unfolded(value.value, seen)
+    if not isinstance(value, list | dict):
+        return 1 + len(value) / 100 if isinstance(value, str | bytes) else 1
+    seen = {} if seen is None else seen
+    if id(value) not in seen:
+        inner = value if isinstance(value, list) else [*value, *value.values()]
+        seen[id(value)] = 1 + sum(_unfolded(item, seen) for item in inner)
+    return seen[id(value)]
 
 
 def contains(items: list[Any], wanted: Any) -> bool:
-    return any(equal(item, wanted) for item in items)
+    seen: _Seen = {}
+    return any(equal(item, wanted, seen) for item in items)
 
 
 _ORDERED = (bool, str, bytes, Duration, Timestamp)

@@ -30,6 +30,7 @@ from bayplan.cel import types as t
 from bayplan.cel.cost import BUDGET, PER_CALL_LIMIT
 from bayplan.cel.environment import Environment, Program
 from bayplan.cel.errors import CelError, CostExceeded, EvaluationError
+from bayplan.cel.values import check_unfolded
 
 CODES = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 MESSAGE_LIMIT = 5 * 1024
@@ -421,6 +422,7 @@ def _mutated(
     for kind, text, program in policy.mutations:
         values["object"] = obj
         change = _run(program, text, values, budget)
+        check_unfolded(change)
         if kind == "JSONPatch":
             obj = apply_json_patch(obj, [_operation(each) for each in change])
         elif type_ is not None:
