@@ -14,7 +14,7 @@ import click
 from bayplan.cli import values
 from bayplan.cli.ticking import ticking
 from bayplan.errors import BayplanError
-from bayplan.words import plural
+from bayplan.words import plural, wrapped
 
 if TYPE_CHECKING:
     from bayplan.sim.run import Result
@@ -218,7 +218,8 @@ def list_() -> None:
         path = path_of(name)
         assert path is not None
         first = " ".join(load_scenario(path).description.split()).partition(". ")[0]
-        click.echo(f"{name:24}{first.rstrip('.')}.")
+        line = f"{name:24}{first.rstrip('.')}."
+        click.echo("\n".join(wrapped(line, rest=" " * 24, most=len(line))))
 
 
 @command.command("record", short_help="Record what happens on a cluster; `run` replays it.")

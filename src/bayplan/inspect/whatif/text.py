@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from bayplan.inspect.amounts import decided_as, show
 from bayplan.inspect.whatif.answer import Move, Side, Stuck, WhatIf
 from bayplan.inspect.whatif.each import Each, EachAnswer
-from bayplan.words import table
+from bayplan.words import table, wrapped
 
 TARGETS = 4
 ROWS = 15
@@ -89,7 +89,7 @@ def _stuck(found: WhatIf) -> Iterator[str]:
             groups.setdefault((item.owner or item.pod, item.reason), []).append(item)
         for (owner, reason), items in _some(groups.items(), ROWS):
             yield f"  {owner}: {_pods(len(items))}{_whence(items)}"
-            yield f"      {reason}"
+            yield from wrapped(reason, "      ")
         yield from _more(len(groups))
 
 
@@ -230,7 +230,7 @@ def _reasons(bad: Sequence[Each]) -> Iterator[str]:
     for owner, items in ordered[:WORST]:
         names = sorted({name for name, _ in items})
         yield f"  {owner}: without {_names(names)}"
-        yield f"      {items[0][1].reason}"
+        yield from wrapped(items[0][1].reason, "      ")
     if len(ordered) > WORST:
         yield f"  ... and {len(ordered) - WORST} more owners"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 
 from msgspec.structs import replace
@@ -12,9 +11,7 @@ from bayplan.inspect.cluster import Unread
 from bayplan.inspect.why.answer import Answer, Fix, Group, Near, Pending, Score
 from bayplan.inspect.why.owner import OwnerAnswer
 from bayplan.inspect.why.pod import span
-from bayplan.words import plural, table
-
-WIDTH = 100
+from bayplan.words import plural, table, wrapped
 
 
 def render(answer: Answer, *, wide: bool = False) -> list[str]:
@@ -25,14 +22,15 @@ def render(answer: Answer, *, wide: bool = False) -> list[str]:
 def _lines(answer: Answer, wide: bool) -> Iterator[str]:
     age = f", {span(answer.age_seconds)} old" if answer.age_seconds else ""
     owner = f", of {answer.owner}" if answer.owner else ""
-    yield f"{answer.pod}: {answer.summary}"
+    title = f"{answer.pod}: {answer.summary}"
+    yield from wrapped(title, rest="  ", most=len(title))
     yield f"  {answer.state}{age}{owner}, scheduler {answer.scheduler}"
     if answer.message:
         yield ""
-        yield from _wrapped(answer.message, "  ")
+        yield from wrapped(answer.message, "  ")
     yield from _proof(answer)
     for note in answer.notes:
-        yield from _wrapped(note, "  ", "    ")
+        yield from wrapped(note, "  ", "    ")
     if answer.funnel and not answer.asked_node and not _said(answer):
         yield ""
         yield f"Why, over {plural(answer.nodes, 'node')}:"
@@ -40,12 +38,12 @@ def _lines(answer: Answer, wide: bool) -> Iterator[str]:
             by = f"  [{row.plugin}]" if row.plugin else ""
             yield f"  {row.nodes:6,}  {', '.join(row.reasons)}{by}"
             for fact in row.facts:
-                yield from _wrapped(fact, "          ", "            ")
+                yield from wrapped(fact, "          ", "            ")
             if wide and row.examples:
-                yield from _wrapped(f"nodes: {', '.join(row.examples)}", "          ")
+                yield from wrapped(f"nodes: {', '.join(row.examples)}", "          ")
     if answer.preemption:
         yield ""
-        yield from _wrapped(f"Preemption: {'; '.join(answer.preemption)}", "", "  ")
+        yield from wrapped(f"Preemption: {'; '.join(answer.preemption)}", "", "  ")
     yield from _nearest(answer.nearest, wide)
     yield from _fixes(answer, wide)
     yield from _scores(answer, wide)
@@ -53,7 +51,7 @@ def _lines(answer: Answer, wide: bool) -> Iterator[str]:
         yield ""
         yield "What the scheduler there remembers:"
         for item in answer.history:
-            yield f"  {item}"
+            yield from wrapped(item, "  ", "    ")
     yield from unread(answer.unread)
     if answer.version_note:
         yield ""
@@ -72,8 +70,8 @@ def _proof(answer: Answer) -> Iterator[str]:
         yield "  = identical to what your scheduler says"
     elif answer.identical is False:
         yield "  ! your scheduler said something else:"
-        yield from _wrapped(answer.observed or answer.event or "", "      ")
-        yield from _wrapped(f"likely because {answer.difference}", "    ")
+        yield from wrapped(answer.observed or answer.event or "", "      ")
+        yield from wrapped(f"likely because {answer.difference}", "    ")
 
 
 def _nearest(rows: tuple[Near, ...], wide: bool) -> Iterator[str]:
@@ -84,7 +82,7 @@ def _nearest(rows: tuple[Near, ...], wide: bool) -> Iterator[str]:
     width = max(len(row.node) for row in rows)
     for row in rows if wide else rows[:3]:
         missing = "; ".join(row.missing) or "nothing"
-        yield from _wrapped(f"{row.node:<{width}}  {missing}", "  ", " " * (width + 4))
+        yield from wrapped(f"{row.node:<{width}}  {missing}", "  ", " " * (width + 4))
 
 
 def _fixes(answer: Answer, wide: bool) -> Iterator[str]:
@@ -104,7 +102,7 @@ def _fixes(answer: Answer, wide: bool) -> Iterator[str]:
 def fix_lines(fix: Fix, head: str, commands: bool) -> Iterator[str]:
     """A change, where the pod lands, and how to make it."""
     or_else = f" (or {listed(list(fix.equals), 1)}, equally good)" if fix.equals else ""
-    yield from _wrapped(f"{fix.change}  ->  {fix.node}{or_else}", head, " " * len(head))
+    yield from wrapped(f"{fix.change}  ->  {fix.node}{or_else}", head, " " * len(head))
     if commands:
         for command in fix.commands:
             yield f"{' ' * len(head)}$ {command}"
@@ -164,9 +162,9 @@ def render_pending(found: Pending, *, wide: bool = False) -> list[str]:
 
 def _group(group: Group, wide: bool) -> Iterator[str]:
     oldest = f", oldest {span(group.oldest_seconds)}" if group.oldest_seconds else ""
-    yield from _wrapped(f"{group.cause}{oldest}", f"{group.count:6,}  ", "        ")
+    yield from wrapped(f"{group.cause}{oldest}", f"{group.count:6,}  ", "        ")
     shown = listed(list(group.owners), min(5 if wide else 3, len(group.owners)), group.owner_count)
-    yield from _wrapped(shown, "        ")
+    yield from wrapped(shown, "        ")
     if group.fix is not None:
         yield from _freeing(group, f"of {group.count:,}", "        fix: ", wide)
 
@@ -183,7 +181,7 @@ def render_owner(found: OwnerAnswer, *, wide: bool = False) -> list[str]:
     """An owner and its pods."""
     lines = [f"{found.owner}: {found.summary}"]
     for note in found.notes:
-        lines += _wrapped(note, "  ", "    ")
+        lines += wrapped(note, "  ", "    ")
     for answer in found.pods:
         lines += ["", *render(answer, wide=wide)]
     return lines
@@ -197,15 +195,4 @@ def unread(items: tuple[Unread, ...]) -> Iterator[str]:
     yield "Could not be read, so the answer may lack something:"
     for item in items:
         without = f" ({item.without})" if item.without else ""
-        yield from _wrapped(f"{item.what}: {item.why}{without}", "  ", "    ")
-
-
-def _wrapped(text: str, first: str, rest: str | None = None) -> list[str]:
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=first,
-        subsequent_indent=first if rest is None else rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [first.rstrip()]
+        yield from wrapped(f"{item.what}: {item.why}{without}", "  ", "    ")
