@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
 
 from bayplan.apiserver.errors import ApiError
+from bayplan.apiserver.negotiate import JSON_PATCH
 from bayplan.apiserver.selectors import parse_fields, parse_labels
 from bayplan.apiserver.verbs.options import (
     Selection,
@@ -15,7 +17,8 @@ from bayplan.apiserver.verbs.options import (
     encode_token,
     parse_version,
 )
-from bayplan.apiserver.verbs.watch import _duration, _Watch, default_timeout
+from bayplan.apiserver.verbs.patch import read_patch
+from bayplan.apiserver.verbs.watch import _duration, _too_late, _Watch, default_timeout
 from bayplan.clock import run_virtual
 
 
@@ -60,6 +63,33 @@ def test_a_version_is_read_as_go_reads_64_bits(text: str | None, version: int | 
 )
 def test_seconds_go_round_as_64_bits_of_nanoseconds_do(seconds: int, taken: float) -> None:
     assert taken == pytest.approx(_duration(seconds), abs=1e-5)
+
+
+@pytest.mark.parametrize(("seconds", "over"), [(-0.001, True), (0.0, False), (0.29, False)])
+async def test_a_watch_is_over_before_it_begins_where_its_time_is_less_than_none(
+    seconds: float, over: bool
+) -> None:
+    backend = SimpleNamespace(store=SimpleNamespace(revision=5))
+
+    found = await _too_late(backend, seconds, 5)
+
+    assert ("context deadline exceeded" if over else "") == (str(found) if found else "")
+
+
+def test_copies_in_a_patch_are_counted_for_each_may_double_the_object() -> None:
+    ops = [{"op": op, "path": "/data/a"} for op in ("copy", "test", "copy", "add")]
+    for body, copies in ((ops, 2), (ops[1:2], 0), ([*ops, 5], 2), ({"op": "copy"}, 0)):
+        kind = SimpleNamespace(custom=True)
+        request = SimpleNamespace(
+            kind=kind,
+            content_type=JSON_PATCH,
+            query={},
+            body=json.dumps(body).encode(),
+            copies=0,
+        )
+        read_patch(request)
+
+        assert copies == request.copies
 
 
 def test_watches_that_name_no_time_end_apart_between_half_an_hour_and_an_hour() -> None:

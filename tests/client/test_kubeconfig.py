@@ -6,13 +6,14 @@ import json
 import os
 import stat
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
 
 from bayplan.client import KubeconfigError, auth, load_kubeconfig
-from bayplan.client.auth import Credential, Credentials, _exec_info
+from bayplan.client.auth import EXPIRY_MARGIN, Credential, Credentials, _exec_info
 from bayplan.client.kubeconfig import Connection, ExecPlugin
 from bayplan.client.tls import client_context
 
@@ -364,6 +365,23 @@ def test_an_exec_plugin_is_told_of_its_cluster_where_it_asks(fields, told):
 
     assert {"interactive": False} == spec(False)
     assert {"interactive": False, "cluster": {"server": "https://a", **told}} == spec(True)
+
+
+@pytest.mark.parametrize("zone", ["Z", "", "+00:00"])
+async def test_a_plugin_is_asked_again_a_moment_before_what_it_gave_expires(tmp_path, zone):
+    answer = exec_credential(token="TOKEN", expirationTimestamp=f"2030-01-01T00:00:00{zone}")
+    connection = Connection("https://a", exec_plugin=plugin_script(tmp_path, answer))
+    expires = datetime(2030, 1, 1, tzinfo=UTC).timestamp()
+    clock = [0.0]
+    credentials = Credentials(connection, now=lambda: clock[0])
+
+    runs = []
+    for before in (100, EXPIRY_MARGIN + 1, EXPIRY_MARGIN - 1):
+        clock[0] = expires - before
+        await credentials.get()
+        runs.append(len((tmp_path / "runs").read_text().splitlines()))
+
+    assert [1, 1, 2] == runs
 
 
 async def test_exec_plugin_runs_once_until_it_expires_or_is_refused(tmp_path):

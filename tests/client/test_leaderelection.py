@@ -61,6 +61,25 @@ def test_release_lets_the_standby_take_over_at_once():
     assert (True, 1) == run_virtual(main())
 
 
+def test_who_does_not_lead_leaves_without_a_word():
+    async def main():
+        api = FakeApi()
+        leader, standby = candidate(api, "a"), candidate(api, "b")
+        leading = asyncio.create_task(leader.run(forever))
+        await asyncio.sleep(1)
+        waiting = asyncio.create_task(standby.run(forever))
+        await asyncio.sleep(3.1)
+        before = len(api.requests)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        after, holder = len(api.requests), api.objects[LEASE]["spec"]["holderIdentity"]
+        leading.cancel()
+        await asyncio.gather(leading, return_exceptions=True)
+        return after - before, holder
+
+    assert (0, "a") == run_virtual(main())
+
+
 def test_a_lease_that_cannot_be_given_up_holds_nobody_up():
     async def main():
         api, clock = FakeApi(), asyncio.get_running_loop().time

@@ -20,10 +20,9 @@ from bayplan.store import Conflict, KeyValue, NotFound
 async def finish(backend: Backend, codec: Codec, kv: KeyValue, kinds: list[Kind]) -> bool:
     """Delete the objects of a definition that is to go; say whether it could go itself."""
     # All versions share one collection; what is in the storage version needs no conversion.
-    kinds = sorted(kinds, key=lambda kind: kind.version != kind.storage_version)
-    for kind in kinds[:1]:
-        if not await _delete_all(backend, kind):
-            return False
+    stored = min(kinds, key=lambda kind: kind.version != kind.storage_version, default=None)
+    if stored is not None and not await _delete_all(backend, stored):
+        return False
     return await _release(backend, codec, kv)
 
 
