@@ -13,9 +13,9 @@ def run(*words):
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_seeds_are_run_and_counted(jobs):
-    said = run("--seeds", "2", "--first", "7", "--jobs", jobs)
+    said = run("--seeds", "2", "--first", "2", "--jobs", jobs)
 
-    assert said.startswith("2 seeds from 7: nothing broke; ")
+    assert said.startswith("2 seeds from 2: nothing broke; ")
     assert 1 == said.count("\n")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from bayplan.client import Change, Informer
 from bayplan.client.resources import PODS
 from bayplan.controllers.objects import Object
@@ -29,6 +31,7 @@ async def _live(made: Cluster, number: int, asked: dict[str, list[float]]) -> No
     await made.delete(PODS, name)
 
 
+@pytest.mark.long
 @virtual
 async def test_a_thousand_pods_a_second_start_and_stop_in_time() -> None:
     async with cluster(nodes=10, options={"kubelet": {"lease-seconds": 0}}) as made:

@@ -6,6 +6,7 @@ import base64
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from bayplan.client import Resource
@@ -227,6 +228,7 @@ async def _kinds_without_objects(made: Cluster) -> list[str]:
     return sorted(set(found))
 
 
+@pytest.mark.long
 @virtual
 async def test_half_finished_objects_are_left_alone_for_an_hour() -> None:
     options = {**QUIET, "pod-groups": "v1beta1"}

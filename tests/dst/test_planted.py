@@ -270,6 +270,17 @@ PLANTED = [
 ]
 
 
+# Which seed finds it with the least work, where that is not 0; the others are still tried.
+SOONEST = {
+    "bind_what_is_bound": 7,
+    "write_without_the_lease": 1,
+    "never_answer": 3,
+    "make_too_few": 1,
+    "remember_what_others_released": 1,
+    "read_the_past": 1,
+}
+
+
 @pytest.mark.parametrize(
     ("invariant", "plant"), PLANTED, ids=[plant.__name__ for _, plant in PLANTED]
 )
@@ -277,7 +288,7 @@ def test_a_planted_bug_is_found(invariant, plant, monkeypatch):
     plant(monkeypatch)
 
     found = {}
-    for seed in range(12):
+    for seed in sorted(range(12), key=lambda seed: (seed != SOONEST.get(plant.__name__, 0), seed)):
         found[seed] = run(seed).invariant
         if found[seed] == invariant:
             return
@@ -316,10 +327,10 @@ def test_the_command_tells_seed_and_trace(monkeypatch):
 
 
 def test_the_command_counts_what_held():
-    said = CliRunner().invoke(command, ["--seeds", "1", "--trace"])
+    said = CliRunner().invoke(command, ["--seeds", "1", "--first", "3", "--trace"])
 
     assert 0 == said.exit_code, said.output
-    assert "1 seed from 0: nothing broke" in said.output
+    assert "1 seed from 3: nothing broke" in said.output
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

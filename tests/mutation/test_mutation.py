@@ -327,7 +327,8 @@ def outcomes(plan, folder, **more):
     (folder / "plan").write_text(json.dumps(plan | more), "utf-8")
     words = ["-p", "tests.mutation.plugin", "-p", "no:cacheprovider", "-c", os.devnull]
     words += ["--rootdir", str(folder), "--mutants-plan", str(folder / "plan"), str(folder)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # others take longer to load than this to run
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | alone
     subprocess.run(
         [sys.executable, "-m", "pytest", *words], cwd=folder, env=environment, check=False
     )

@@ -289,7 +289,14 @@ def thousand():
 LOST_ZONE = "#/what-if?change=remove%3Dtopology.kubernetes.io/zone%3Deurope-north1-a"
 
 
-@pytest.mark.parametrize("view", ["#/map", "#/pod/", LOST_ZONE], ids=["map", "pod", "what-if"])
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param("#/map", id="map"),
+        pytest.param("#/pod/", id="pod"),
+        pytest.param(LOST_ZONE, id="what-if", marks=pytest.mark.long),
+    ],
+)
 async def test_a_report_of_1000_nodes_is_below_3_megabytes(thousand, view):
     source = Picture(Cluster.from_objects(thousand))
     at = view + (source.board.key_of(min(source.board.waiting)) if view == "#/pod/" else "")
