@@ -26,7 +26,12 @@ COSTS = {"resource.getrusage", "os.times"} | {
 PATIENCE = 60  # seconds that a busy machine may take for anything; nobody waits so long for a pass
 MEMORY = re.compile(r"/proc/\w+/statm")
 FREE_DRAW = re.compile(r"random\.[a-z]\w*")  # not of random.Random(seed)
-SIGNS = re.compile(r"sleep|timeout|wait_for|time\.|time\(|times\(|rusage|statm|import random")
+WAITS = {"settimeout", "wait", "join", "communicate"}
+SIMULATED = {"world.wait", "cluster.wait", "client.wait_until_bound"}
+SIGNS = re.compile(
+    r"sleep|timeout|wait_for|\.(?:wait|join|communicate)\([A-Z\d]|"
+    r"time\.|time\(|times\(|rusage|statm|import random"
+)
 REASONS = {
     "apiserver/steps.py": "tells CPU time in yardsticks",
     "apiserver/fuzz.py": "draws a seed where none is given, and prints it",
@@ -41,6 +46,8 @@ REASONS = {
     "global_scheduler/test_several.py": "stands in for the pause between two tries",
     "global_scheduler/test_wide.py": "stands in for the pause between two tries",
     "kube/test_ha.py": "parts die and are paused for a drawn time",
+    "kube/test_kueue.py": "looks again twice a second until it is over",
+    "kube/test_watch_parameters.py": "events beyond those that came would come within a moment",
     "kube/world.py": "kube-scheduler does not say that it has seen a node",
     "mutation/plugin.py": "a test that takes far longer than without the fault has noticed it",
     "mutation/test_mutation.py": "what is tested is a limit of time",
@@ -69,10 +76,17 @@ def _called(call: ast.Call) -> str:
 
 
 def _short(call: ast.Call, usual: dict[str, ast.expr]) -> bool:
-    """Tell whether a call waits for too few seconds."""
-    place = {"asyncio.timeout": 0, "asyncio.wait_for": 1}.get(_called(call), 2)
-    named = [word.value for word in call.keywords if word.arg == "timeout"]
-    return place < 2 and any(_few(limit, usual) for limit in call.args[place : place + 1] + named)
+    """Tell whether a call waits for too few seconds.
+
+    `go.wait(3)` is a thread's; `world.wait(3)` and `cluster.wait(3)` are of simulated time.
+    """
+    waits = isinstance(call.func, ast.Attribute) and call.func.attr in WAITS
+    place = {"asyncio.timeout": 0, "asyncio.wait_for": 1}.get(_called(call), 0 if waits else None)
+    limits = [word.value for word in call.keywords if word.arg == "timeout"]
+    if place is not None:
+        limits += call.args[place : place + 1]
+    few = any(_few(limit, usual) for limit in limits)
+    return few and ast.unparse(call.func) not in SIMULATED
 
 
 def _few(limit: ast.expr, usual: dict[str, ast.expr]) -> bool:
@@ -178,6 +192,12 @@ def test_no_test_hangs_on_luck():
         ("SECONDS = 5\nasyncio.timeout(SECONDS)", 1),
         ("asyncio.wait_for(answer, 5)", 1),
         ("asyncio.wait_for(answer, timeout=60)", 0),
+        ("done.wait(5)", 1),
+        ("thread.join(60)", 0),
+        ("world.wait(3)", 0),
+        ("', '.join(words)", 0),
+        ("connection.settimeout(0.5)", 1),
+        ("subprocess.run(command, timeout=10)", 1),
         ("SECONDS = 5\nuntil = time.monotonic() + SECONDS", 1),
         ("assert time.monotonic() - begin < 5", 1),
         ("until = time.monotonic() + 10", 1),
@@ -205,6 +225,12 @@ def test_no_test_hangs_on_luck():
         "named",
         "waited for",
         "waited for long",
+        "short for a thread",
+        "patient with a thread",
+        "simulated",
+        "text",
+        "short for a socket",
+        "short for a process",
         "named deadline",
         "clock",
         "deadline",

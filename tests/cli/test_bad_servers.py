@@ -86,7 +86,7 @@ def listening(context, answer=b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r
             except OSError:
                 return
             with contextlib.suppress(OSError), connection:
-                connection.settimeout(10)
+                connection.settimeout(60)
                 if context is not None:
                     connection = context.wrap_socket(connection, server_side=True)
                 heard.append(connection.recv(1 << 16))

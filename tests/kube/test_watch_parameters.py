@@ -116,7 +116,7 @@ def twins():
 def asked(cluster, query):
     """The status and, of a watch that is taken, what comes of it within a moment."""
     parts = urlsplit(cluster.server)
-    plain = socket.create_connection((parts.hostname, parts.port), timeout=30)
+    plain = socket.create_connection((parts.hostname, parts.port), timeout=60)
     if parts.scheme == "https":
         plain = ssl._create_unverified_context().wrap_socket(plain)
     with plain:

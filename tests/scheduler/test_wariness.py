@@ -33,7 +33,7 @@ class Waiting:
     def _wait(self, point):
         if point == self._point:
             self.asked.set()
-            self.freed.append(self.go.wait(3))
+            self.freed.append(self.go.wait(60))
             self.go.clear()
 
     def pre_enqueue(self, pod):
