@@ -26,7 +26,7 @@ SELECTED = "volume.kubernetes.io/selected-node"
 class Cluster:
     """Nodes a (zone z1) and b (zone z2) with the objects of a test."""
 
-    def __init__(self, *objects, gates=None):
+    def __init__(self, *objects, gates=None, shape=None):
         table, self.objects = NodeTable(), ClusterObjects()
         table.add_node(make_node("a").zone("z1").build())
         table.add_node(make_node("b").zone("z2").build())
@@ -34,7 +34,8 @@ class Cluster:
             self.objects.put(item.build())
         gates = FeatureGates(gates) if gates else None
         self.handle = Handle(table=table, objects=self.objects, gates=gates)
-        self.plugin = volume_binding.new(VolumeBindingArgs(bind_timeout_seconds=5), self.handle)
+        args = VolumeBindingArgs(bind_timeout_seconds=5, shape=shape)
+        self.plugin = volume_binding.new(args, self.handle)
 
     def filter(self, pod):
         state = CycleState()
@@ -43,6 +44,9 @@ class Cluster:
             return state, status.message or status.code.text
         verdict = self.plugin.filter(state, pod, self.handle.table)
         found = [verdict.status_of(row) for row in range(2)]
+        for row, status in enumerate(found):
+            alone = self.plugin.filter_node(state, pod, self.handle.table.info(row))
+            assert (alone and alone.all_reasons) == (status and status.all_reasons)
         return state, [item.message if item else "" for item in found]
 
     def reserve(self, pod, node):

@@ -166,11 +166,10 @@ def _nearly_sorted(data: Ranks, start: int, end: int) -> bool:
             while n >= 1 and data[n][0] < data[n - 1][1]:
                 _swap_down(data, n)
                 n -= 1
-        if end - place >= 2:
-            n = place + 1
-            while n < end and data[n][0] < data[n - 1][1]:
-                _swap_down(data, n)
-                n += 1
+        n = place + 1
+        while n < end and data[n][0] < data[n - 1][1]:
+            _swap_down(data, n)
+            n += 1
     return False
 
 
