@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bayplan.config import FeatureGates
+from bayplan.config import FeatureGates, from_data
 from bayplan.engine.answers.domains import DomainShare
 from bayplan.framework import Code, CycleState, Handle, Status
 from bayplan.framework.runtime.filtering import call_filter, call_filter_node, call_pre_filter
@@ -51,11 +51,21 @@ def handle_for(cluster):
     return handle
 
 
-def make(name, handle):
-    plugin = in_tree_registry()[name](None, handle)
+def make(name, handle, args=None):
+    plugin = in_tree_registry()[name](loaded(name, args) if args else None, handle)
     points = dict.fromkeys(("preFilter", "filter", "preScore", "score"), (name,))
     kept = {p: names for p, names in points.items() if _has(plugin, p)}
     return plugin, Profile("test", {name: plugin}, kept, {})
+
+
+def loaded(name, args):
+    """Arguments of a plugin as a configuration file has them."""
+    api_version = "kubescheduler.config.k8s.io/v1"
+    named = {"apiVersion": api_version, "kind": f"{name}Args", **args}
+    profile = {"schedulerName": "x", "pluginConfig": [{"name": name, "args": named}]}
+    kind = "KubeSchedulerConfiguration"
+    config = from_data({"apiVersion": api_version, "kind": kind, "profiles": [profile]}, GATES)
+    return config.profiles[0].args(name)
 
 
 def _has(plugin, point):
@@ -82,11 +92,11 @@ def test_filters_agree(name, data):
     assert_filters_agree(name, cluster, pod, data.draw(rows))
 
 
-def assert_filters_agree(name, cluster, pod, rows):
+def assert_filters_agree(name, cluster, pod, rows, args=None):
     """All forms of a filter say what the reference says; `rows` are those of the selection."""
     handle, world = handle_for(cluster), world_for(cluster)
-    plugin, profile = make(name, handle)
-    scalar = FILTERS[name](world, pod, {})
+    plugin, profile = make(name, handle, args)
+    scalar = FILTERS[name](world, pod, args or {})
     state, table = CycleState(handle.infos.make(pod)), handle.table
     status = None
     if hasattr(plugin, "pre_filter"):
@@ -125,14 +135,14 @@ def test_scores_agree(name, data):
     assert_scores_agree(name, cluster, pod, feasible)
 
 
-def assert_scores_agree(name, cluster, pod, feasible):
+def assert_scores_agree(name, cluster, pod, feasible, args=None):
     """All forms of a score, of nodes that fit, are those of the reference."""
     handle, world = handle_for(cluster), world_for(cluster)
-    plugin, profile = make(name, handle)
+    plugin, profile = make(name, handle, args)
     table = handle.table
     names = table.names()
     fitting = [node for node in world.nodes if feasible[names.index(node.name)]]
-    scalar = SCORES[name](world, pod, {})
+    scalar = SCORES[name](world, pod, args or {})
     state = CycleState(handle.infos.make(pod))
     if hasattr(plugin, "pre_score"):
         problem = call_pre_score(profile, plugin, state, pod, table, feasible)

@@ -3,7 +3,7 @@
 import pytest
 
 from bayplan.api import Pod, convert
-from bayplan.config import FeatureGates, VolumeBindingArgs
+from bayplan.config import FeatureGates
 from bayplan.config.args import UtilizationShapePoint
 from bayplan.framework import ActionType, Code, CycleState, QueueingHint
 from bayplan.plugins import node_volume_limits, volume_binding, volume_zone
