@@ -233,6 +233,16 @@ def test_choices_that_were_made_before_count_beside_new_ones(chosen, score):
     assert score + 7 == cluster.plugin.score(state, pod, cluster.handle.table)[0]
 
 
+def test_choices_that_were_made_before_count_nothing_alone():
+    before = make_resource_claim("b").first_of("r0", large=request("gpu"))
+    before.allocated((DRIVER, "x", "d0"), node="a", request="r0/large")
+    cluster = Cluster(before, nodes=("a",))
+    state, _, nodes = cluster.filter(pod_with("b"))
+
+    assert {"a": ""} == nodes
+    assert [0] == cluster.plugin.score(state, pod_with("b"), cluster.handle.table).tolist()
+
+
 # -- extended resources -----------------------------------------------------------------------
 
 CARD = "example.com/card"

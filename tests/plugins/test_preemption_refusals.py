@@ -166,6 +166,28 @@ def test_an_extender_without_a_say_is_not_asked_and_none_is_once_nothing_is_left
     assert ([], [["a", "b"]], []) == (silent.asked, strict.asked, late.asked)
 
 
+@pytest.mark.parametrize(
+    ("percentage", "absolute", "count"),
+    [(10, 100, 20), (10, 1, 2), (50, 1, 10), (10, 5, 5), (100, 0, 20), (9, 1, 1)],
+)
+def test_so_many_candidates_are_looked_for(percentage, absolute, count):
+    args = {
+        "minCandidateNodesPercentage": percentage,
+        "minCandidateNodesAbsolute": absolute,
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "DefaultPreemptionArgs",
+    }
+    config = plugin_config()
+    config["profiles"][0]["pluginConfig"] = [{"name": "DefaultPreemption", "args": args}]
+    nodes = [node(f"n{number}") for number in range(20)]
+    pods = [low(f"p{number}", f"n{number}") for number in range(20)]
+    judge = Judge(drop())
+
+    decide(*nodes, *pods, config=config, extenders=[judge])
+
+    assert [count] == [len(names) for names in judge.asked]
+
+
 # -- plugins that fail while pods come and go ----------------------------------------------------
 
 
@@ -238,7 +260,7 @@ def test_a_node_on_which_nobody_has_to_go_is_no_candidate():
 
 
 def test_a_node_without_less_important_pods_is_no_help():
-    found = choose_victims(None, "a", [], Budgets([]), NOW)
+    found = choose_victims(None, "a", [], Budgets([]), NOW, asks_again=False)
 
     assert Code.UNSCHEDULABLE_AND_UNRESOLVABLE is found.code
     assert "No preemption victims found for incoming pod" == found.message
