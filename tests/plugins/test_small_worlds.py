@@ -15,7 +15,7 @@ from bayplan.plugins.node_resources_fit.strategies import (
     MostAllocated,
     RequestedToCapacityRatio,
 )
-from bayplan.testing import make_node, make_pod
+from bayplan.testing import make_node, make_pod, make_service
 from bayplan.testing.builders import HOSTNAME, ZONE
 from bayplan.testing.strategies import DrawnCluster
 from tests.plugins.test_forms_agree import assert_filters_agree, assert_scores_agree
@@ -140,6 +140,22 @@ def test_wished_spread(skew, key):
             feasible = ALL.copy()
             feasible[left_out:] = left_out == 0
             scores("PodTopologySpread", pods, pod.build(), feasible)
+
+
+def test_default_spread_where_a_zone_has_an_empty_name_or_none():
+    """For the system's defaults, which leave no node out, both are one domain."""
+    zones = ({ZONE: "z1"}, {ZONE: "z2"}, {ZONE: ""}, {}, {})
+    nodes = [
+        make_node(f"n{number}").label(labels).capacity(cpu=4, pods=9).build()
+        for number, labels in enumerate(zones)
+    ]
+    pods = [make_pod(f"p{n}").label(app="web").node(f"n{n % 4}").build() for n in range(7)]
+    service = make_service("s", {"app": "web"}).build()
+    pod = make_pod("incoming").label(app="web").build()
+    for chosen in product((False, True), repeat=len(nodes)):
+        if any(chosen):
+            cluster = DrawnCluster(nodes, pods, [service])
+            assert_scores_agree("PodTopologySpread", cluster, pod, np.array(chosen))
 
 
 def test_ports_collide_where_address_protocol_and_port_do():

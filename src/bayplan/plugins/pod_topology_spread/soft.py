@@ -63,7 +63,10 @@ class SoftState:
                 self._counts.append(None)
             else:
                 size = self._domains(item.key, scored)
-                self._counts.append(pods_per_domain(table, item, mask))
+                counts = pods_per_domain(table, item, mask)
+                if not constraints.require_all and self._shares_empty(item.key):
+                    counts = self._with_unlabelled(item, mask, counts)
+                self._counts.append(counts)
             self._weights.append(math.log(size + 2))
 
     def follow(self, table: NodeTable, found: Constraints, feasible: BoolArray) -> bool:
@@ -97,18 +100,30 @@ class SoftState:
         if np.count_nonzero(scored) == len(scored):
             size = sum(count > 0 for count in column.sizes)
             missing = column.labelled < self._table.count
-            empty_used = missing and self._has_empty(key)
-            return size + missing - empty_used
+            return size + missing - self._shares_empty(key)
         codes = self._table.label_codes(key)[scored]
         seen = np.bincount(codes + 1, minlength=len(column.values) + 1) > 0
         size = int(np.count_nonzero(seen))
         empty = column.code_of("")
         return size - (seen[0] and empty >= 0 and seen[empty + 1])
 
-    def _has_empty(self, key: str) -> bool:
+    def _shares_empty(self, key: str) -> bool:
+        """Whether some nodes lack a label that others have with an empty value: one domain."""
         column = self._table.label_column(key)
         empty = column.code_of("")
-        return empty >= 0 and column.sizes[empty] > 0
+        return column.labelled < self._table.count and empty >= 0 and column.sizes[empty] > 0
+
+    def _with_unlabelled(self, item: Constraint, included: Included, counts: IntArray) -> IntArray:
+        """Counts in which pods on nodes without the label are those of the empty value."""
+        if item.query is None:
+            return counts
+        rows = self._table.label_codes(item.key) < 0
+        if included is not None:
+            rows = rows & included
+        counts = counts.copy()
+        more = self._table.counts.matching(item.query).per_node()[rows]
+        counts[self._table.label_column(item.key).code_of("")] += int(more.sum())
+        return counts
 
     def score(self, nodes: Nodes) -> IntArray:
         scores = self._score(nodes)
