@@ -11,6 +11,7 @@ from bayplan.engine.loop import (
     PatchPod,
     PermitDecision,
 )
+from bayplan.engine.loop.actions import Observe
 from bayplan.framework import ApiCall, Code, Effects, Status, unschedulable
 from bayplan.testing import make_node, make_pod
 from tests.engine.loop.helper import World, config_of, kinds
@@ -402,3 +403,67 @@ def test_any_binder_may_name_the_node_and_leave_the_call_to_the_scheduler(target
     )
 
     assert 1 == len(kinds(world.step(), action))
+
+
+class Pair:
+    """Permit: the first pod waits, the second lets it go."""
+
+    name = "Pair"
+
+    def __init__(self, handle):
+        self.handle = handle
+
+    def permit(self, state, pod, node_name):
+        others = list(self.handle.waiting)
+        for waiting in others:
+            waiting.allow(self.name)
+        return (None, 0.0) if others else (Status(Code.WAIT), 60.0)
+
+    def events_to_register(self):
+        return ()
+
+
+def test_a_pod_that_is_let_go_is_bound_in_the_step_of_who_let_it_go():
+    config = config_of(profiles=[{"plugins": {"multiPoint": {"enabled": [{"name": "Pair"}]}}}])
+    registry = {"Pair": lambda args, handle: Pair(handle)}
+    world = World(NODE, make_pod("p"), make_pod("q"), config=config, registry=registry)
+
+    binds = kinds(world.step(limit=2), Bind)
+
+    assert ["p", "q"] == sorted(bind.pod.name for bind in binds)
+
+
+@pytest.mark.parametrize(("events", "metrics"), [(False, False), (True, False), (False, True)])
+def test_what_nobody_reads_is_not_told(events, metrics):
+    world = World(NODE, make_pod("p"))
+    world.scheduler.mute(events=events, metrics=metrics)
+    world.run()
+
+    told = [each.result for each in kinds(world.actions, Observe)]
+    assert ([] if metrics else ["scheduled"]) == told
+    assert ([] if events else ["Scheduled"]) == [event.reason for event in world.events]
+
+
+@pytest.mark.parametrize("point", ["reserve", "permit"])
+def test_the_node_that_was_refused_is_told_with_who_refused_it(point):
+    class Refuser:
+        name = "Refuser"
+
+        def reserve(self, state, pod, node_name):
+            return unschedulable("no desk") if point == "reserve" else None
+
+        def unreserve(self, state, pod, node_name):
+            pass
+
+        def permit(self, state, pod, node_name):
+            return (unschedulable("no desk") if point == "permit" else None), 0.0
+
+        def events_to_register(self):
+            return ()
+
+    world = world_with(Refuser(), make_pod("p"))
+    decision = world.scheduler.engine.place(world.pod("p"), world.now)
+    told = decision.fit_error.diagnosis.status_of("a")
+
+    assert ("Refuser", ("no desk",)) == (told.plugin, told.reasons)
+    assert {"Refuser"} == decision.fit_error.unschedulable_plugins

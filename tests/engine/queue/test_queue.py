@@ -37,6 +37,26 @@ def test_higher_priority_first_then_older():
     assert names(queue) == ["b", "d", "c", "a"]
 
 
+@pytest.mark.parametrize("place", [Place.ACTIVE, Place.BACKOFF])
+def test_a_queued_pod_whose_priority_changes_takes_its_new_place(place):
+    queue = make_queue()
+    pods = [make_pod(name).priority(5).build() for name in "abc"]
+    for now, pod in enumerate(pods):
+        queue.add(pod, now)
+    if place is Place.BACKOFF:
+        for item in [queue.pop() for _ in pods]:
+            fail(queue, item, 3, NODE_ADD_ONLY)
+        queue.move_all(NODE_ADD, None, make_node("n").build(), 3)
+
+    for name, priority in (("c", 9), ("a", 1)):
+        old = next(pod for pod in pods if pod.name == name)
+        queue.update(old, make_pod(name).priority(priority).build(), 4)
+        queue.validate()
+    queue.flush(100)
+
+    assert names(queue) == ["c", "b", "a"]
+
+
 @pytest.mark.parametrize(
     ("one", "other", "first"),
     [
