@@ -110,6 +110,8 @@ def test_a_cluster_runs_a_deployment_and_comes_back_as_it_was(tmp_path):
     assert code == 0
 
     assert f"new cluster in {tmp_path / 'data'}: 2 nodes made" in up.process.last_words()
+    found = f"stopping; `bayplan up --data {tmp_path / 'data'}` finds the cluster again"
+    assert found in up.process.last_words()
 
     again = Up(tmp_path, "--nodes=10", "--authorization-mode=RBAC")
     try:

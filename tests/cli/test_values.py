@@ -177,6 +177,7 @@ def test_the_scheduler_s_flags_follow_the_rule(name, monkeypatch, capsys):
         ("backup docs copy", 1, '"docs" has no bayplan.db'),
         ("restore no-such --etcd-servers http://127.0.0.1:1", 2, '"no-such" does not exist'),
         ("scheduler leader", 2, "flags only"),
+        ("why web-0 --from -", 2, "/dev/stdin is what is piped in"),
     ],
 )
 def test_what_the_words_tell_is_two_and_what_fails_is_one(words, code, text, monkeypatch, capsys):

@@ -202,7 +202,7 @@ async def test_a_port_that_is_taken_is_told_in_a_sentence(server):
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [([], "no API server given"), (["--from", "missing.yaml"], "missing.yaml")],
+    [([], "`bayplan up` starts a cluster"), (["--from", "missing.yaml"], "missing.yaml")],
     ids=["no cluster", "no file"],
 )
 def test_a_cluster_that_is_not_there_is_told_before_anything_is_served(

@@ -9,6 +9,7 @@ Changed configuration and plugin files are taken over while it runs.
 from __future__ import annotations
 
 import asyncio
+import shlex
 import socket
 import sys
 from collections import Counter
@@ -168,7 +169,12 @@ async def _up(
                 reloading = supervised("reload", reload, Counter())
                 await _follow(cluster, stopped)
                 await end(reloading)
-            click.echo("stopping; `bayplan up` again finds the cluster as it is now")
+            again = (
+                ""
+                if settings.data == DEFAULT_DATA
+                else f" --data {shlex.quote(str(settings.data))}"
+            )
+            click.echo(f"stopping; `bayplan up{again}` finds the cluster again as it is now")
 
 
 async def _nodes(cluster: LocalCluster, wanted: int | None) -> str:

@@ -82,6 +82,8 @@ class ReadFile(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":  # an option that is not given
             return value
+        if str(value) == "-" and not self.allow_dash:
+            self.fail("- is no file here; /dev/stdin is what is piped in", param, ctx)
         if str(value) != "-" and not os.path.exists(value):
             where = "" if os.path.isabs(value) else f"; it is looked for in {os.getcwd()}"
             self.fail(f'"{value}" does not exist{where}', param, ctx)

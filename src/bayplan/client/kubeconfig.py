@@ -111,7 +111,7 @@ def load_kubeconfig(
         raise KubeconfigError(f'KUBECONFIG names "{names}", which does not exist; correct it')
     raise KubeconfigError(
         "no API server given: pass --kubeconfig FILE, or set KUBECONFIG, or create ~/.kube/config "
-        "(this is not a pod with a service account either)"
+        "(this is not a pod with a service account either); `bayplan up` starts a cluster"
     )
 
 

@@ -116,7 +116,7 @@ class Profile:
             what = f"plugin {names} is" if len(unknown) == 1 else f"plugins {names} are"
             raise ConfigError(
                 f'loading profile "{config.scheduler_name}": {what} not '
-                f"registered; known plugins: {', '.join(sorted(registry))}"
+                f"registered; known plugins: {', '.join(sorted(registry))}; --plugins brings others"
             )
         plugins = {name: _make(name, registry, config, handle) for name in wanted}
         if wrap is not None:
