@@ -28,7 +28,8 @@ async def keep(
             await work()
             said, wait = "", FIRST
         except Exception as cause:
-            text = f"{type(cause).__name__}: {_innermost(cause)}"
+            inner = _innermost(cause)
+            text = f"{type(inner).__name__}: {inner}"
             if text != said:
                 log.error("background work failed and is begun again", work=name, error=text)
             said = text
