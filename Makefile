@@ -25,7 +25,9 @@ endif
 .PHONY: help setup demo start test test-again test-kube test-operators operators test-pack test-names test-pythons test-rules mutants lint format docs dist bench bench-e2e kube-assets figures kube-suites test-conformance oracle fuzz dst attack kept clean
 
 help: ## show this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { line = sprintf("%-17s", $$1); n = split($$2, word, " "); \
+		for (i = 1; i <= n; i++) { if (length(line) + length(word[i]) > 78) { print line; \
+		line = sprintf("%-17s", "") } line = line " " word[i] } print line }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv with bayplan and all that tests need
 
@@ -42,7 +44,7 @@ $(STAMP): $(RUNTIME)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
 	touch $@
 
-demo: $(RUNTIME) ## run the main job on a small example and print where each pod went and why
+demo: $(RUNTIME) ## place a small workload and see why (sets up .venv first)
 	$(BIN)/bayplan demo
 
 start: $(RUNTIME) ## start the control plane and run the scenario of mini-kube-scheduler on it

@@ -1,5 +1,6 @@
 """CI cannot be green for want of a program, nor with one of another version."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,17 @@ SKIPS = {
     "a_test": "import pytest\ndef test_it():\n    pytest.skip('no such program')\n",
     "a_module": "import pytest\npytest.importorskip('no_such_module')\n",
 }
+
+
+def test_make_help_names_every_target_in_columns_of_a_terminal():
+    rules = re.findall(r"^([a-z0-9-]+):.*## (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    shown = done.stdout.splitlines()
+    assert " ".join(f"{name} {text}" for name, text in rules).split() == done.stdout.split()
+    assert {name for name, _ in rules} == {line[:17].strip() for line in shown} - {""}
+    assert all(line[17] == " " != line[18] and len(line) <= 80 for line in shown)
 
 
 @pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])
