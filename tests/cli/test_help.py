@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from bayplan.cli.main import bayplan
+from bayplan.lessons.runner import LESSONS
 from tests.cli.test_values import ALL
 from tests.docs.pages import ROOT
 
@@ -78,3 +79,26 @@ def test_the_table_of_the_api_server_has_its_options_and_their_defaults():
         elif isinstance(option.default, int | float) and not isinstance(option.default, bool):
             shown = "3 MiB" if option.opts[0] == "--max-request-bytes" else f"{option.default:g}"
             assert shown in row[2]
+
+
+def test_no_two_servers_share_a_port_by_default_and_the_page_names_each():
+    binds = {
+        " ".join(path).removesuffix(" serve"): option.default
+        for path, option in OPTIONS
+        if option.opts[-1] == "--bind" and option.default and not option.default.endswith(":0")
+    }
+    page = (ROOT / "docs/reference/cli.md").read_text("utf-8")
+    rows = re.findall(r"^\| `bayplan ([a-z ]+)` \| ([0-9.]+:[0-9]+)", page, re.MULTILINE)
+
+    assert len(binds) == len(set(binds.values()))
+    assert {"up", "apiserver", "extender"} <= set(binds)
+    assert set(binds.items()) <= set(rows)
+    assert len(rows) == len({bind.rpartition(":")[2] for _, bind in rows})
+
+
+def test_the_number_of_lessons_is_that_of_the_lessons():
+    number = {8: "eight"}[len(LESSONS)]
+
+    assert f"{number} lessons that grow a scheduler" in shown(())
+    for page in ("README.md", "docs/tutorial/first-cluster.md", "docs/reference/cli.md"):
+        assert f"{number} lessons" in (ROOT / page).read_text("utf-8").lower()
