@@ -78,6 +78,66 @@ def test_validate_finds_a_wrong_sum(cache):
         cache.validate()
 
 
+def lose_a_port(cache):
+    cache.table.ports_in_use.clear()
+
+
+def lose_a_claim(cache):
+    cache.table.claim_users.clear()
+
+
+def lose_an_image(cache):
+    cache.table.images.popitem()
+
+
+def count_one_more(cache):
+    cache.table.counts.matching(query("app=x")).rows[0] += 1
+
+
+def lose_a_term(cache):
+    next(cache.table.counts.owned("required-anti")).rows.clear()
+
+
+def forget_a_pod(cache):
+    cache._pods.popitem()
+
+
+def assume_what_is_not_there(cache):
+    cache._assumed.add("ghost")
+
+
+def hide_a_priority(cache):
+    cache.table.min_priority[0] = 99
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (lose_a_port, "ports in use differ"),
+        (lose_a_claim, "users of claims differ"),
+        (lose_an_image, "images differ"),
+        (count_one_more, "count of .* differs: {'a': 2} is not {'a': 1}"),
+        (lose_a_term, "required-anti terms differ"),
+        (forget_a_pod, "placed and waiting pods differ from known pods"),
+        (assume_what_is_not_there, "assumed pod ghost is not placed"),
+        (hide_a_priority, "min_priority of a is 99, not 0"),
+    ],
+)
+def test_validate_names_what_is_wrong(fault, words):
+    cache = Cache()
+    cache.add_node(make_node("a").image("i:v1", 5).build())
+    cache.add_node(make_node("b").build())
+    pod = make_pod("p").label({"app": "x"}).host_port(80).claim("c").apart("app=x")
+    cache.put(pod.node("a").build())
+    cache.table.counts.matching(query("app=x"))
+    cache.validate()
+
+    fault(cache)
+
+    with pytest.raises(CacheError, match=words):
+        cache.validate()
+
+
 def test_pods_of_one_template_share_what_is_known_about_them(cache):
     first = cache.infos.make(make_pod("p1").label({"app": "x"}).build())
     second = cache.infos.make(make_pod("p2").label({"app": "x"}).build())

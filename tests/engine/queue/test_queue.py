@@ -58,6 +58,35 @@ def test_a_queued_pod_whose_priority_changes_takes_its_new_place(place):
 
 
 @pytest.mark.parametrize(
+    ("early", "most", "wanted", "found"),
+    [
+        (True, 9, "abcd", ["a", "b", "c", "d"]),
+        (True, 3, "abcd", ["a", "b", "c"]),
+        (True, 1, "abcd", ["a"]),
+        (True, 9, "abc", ["a", "b", "c"]),
+        (True, 9, "acd", ["a"]),
+        (False, 9, "abcd", ["a", "b"]),
+    ],
+)
+def test_pods_that_are_popped_together_are_those_that_pop_would_give(early, most, wanted, found):
+    """From backoff, which c and d are in, only once no active pod is left."""
+    queue = make_queue(pop_from_backoff=early)
+    for now, name in enumerate("abcd"):
+        queue.add(make_pod(name).build(), now)
+    items = {item.pod.name: item for item in [queue.pop() for _ in "abcd"]}
+    for name in "cd":
+        fail(queue, items[name], 10, NODE_ADD_ONLY)
+    queue.move_all(NODE_ADD, None, make_node("n").build(), 10)
+    for name in "ab":
+        queue.done(items[name].pod.uid)
+        queue.add(items[name].pod, 10)
+
+    popped = queue.pop_while(lambda item: item.pod.name in wanted, most)
+
+    assert found == [item.pod.name for item in popped]
+
+
+@pytest.mark.parametrize(
     ("one", "other", "first"),
     [
         ((1, 5), (0, 1), True),
