@@ -4,12 +4,18 @@ import numpy as np
 import pytest
 
 from bayplan.api import Node, NodeAffinity, Pod, convert
-from bayplan.config.args import NodeAffinityArgs, NodeResourcesFitArgs, ScoringStrategy
+from bayplan.config.args import (
+    InterPodAffinityArgs,
+    NodeAffinityArgs,
+    NodeResourcesFitArgs,
+    ScoringStrategy,
+)
 from bayplan.errors import BayplanError, ConfigError
 from bayplan.framework import Code, CycleState, Handle, QueueingHint
 from bayplan.plugins import in_tree_registry
+from bayplan.plugins.inter_pod_affinity.terms import resolve
 from bayplan.plugins.node_resources_fit.strategies import RequestedToCapacityRatio, make_strategy
-from bayplan.testing import ZONE, make_device_class, make_node, make_pod
+from bayplan.testing import ZONE, make_device_class, make_namespace, make_node, make_pod
 from bayplan.testing.strategies import DrawnCluster
 from tests.plugins.test_forms_agree import assert_filters_agree, assert_scores_agree, handle_for
 from tests.plugins.test_small_worlds import PLACES, filters
@@ -113,6 +119,48 @@ def test_affinity_that_cannot_be_read_keeps_the_pod_waiting(kind):
     assert '"Sideways"' in status.message
     told = plugin.pre_score(state, pod, handle.table, np.ones(0, dtype=bool))
     assert (Code.ERROR, True) == (told.code, told.message.startswith("failed to parse pod: "))
+
+
+@pytest.mark.parametrize(
+    ("selector", "twice", "names"),
+    [
+        (None, False, {"own"}),
+        ("", False, None),
+        ("team=a", False, {"own", "team-a"}),
+        ("team", True, {"own", "team-a", "team-b"}),
+        ("!team", False, {"own", "plain"}),
+        ("!team", True, None),
+        ("team notin (a)", True, None),
+        ("team notin (a)", False, {"own", "plain", "team-b"}),
+    ],
+)
+def test_the_namespaces_of_a_term(selector, twice, names):
+    """`twice`: 1.36 also asks whether the selector matches no labels at all."""
+    handle = Handle()
+    for name, labels in (("plain", {}), ("team-a", {"team": "a"}), ("team-b", {"team": "b"})):
+        handle.objects.put(make_namespace(name, labels).build())
+    more = {} if selector is None else {"namespaceSelector": selector}
+    pod = make_pod("p", "own").near("app=x", ZONE, namespaces=["own"], **more).build()
+    (term,) = handle.info(pod).traits.required_affinity
+
+    part = resolve(term, handle.objects, twice=twice)
+
+    assert names == (None if part.namespaces is None else set(part.namespaces))
+
+
+@pytest.mark.parametrize(("weight", "skips"), [(0, True), (1, False)])
+def test_hard_terms_of_placed_pods_of_no_weight_leave_nothing_to_score(weight, skips):
+    handle = Handle()
+    handle.table.add_node(make_node("n").zone("z").build())
+    placed = make_pod("placed").near("app=web", ZONE).node("n").build()
+    handle.table.add_pod(handle.info(placed))
+    args = InterPodAffinityArgs(hard_pod_affinity_weight=weight)
+    plugin = in_tree_registry()["InterPodAffinity"](args, handle)
+    pod = make_pod("p").label(app="web").build()
+
+    status = plugin.pre_score(CycleState(), pod, handle.table, np.ones(1, dtype=bool))
+
+    assert skips == (status is not None and status.code is Code.SKIP)
 
 
 # -- several rules about one label ---------------------------------------------------------------

@@ -120,3 +120,23 @@ def test_of_units_that_began_together_the_order_stays_and_of_those_that_did_not_
 
     assert same == by_importance(same, 2e9)
     assert never[::-1] == by_importance(never, 2e9)
+
+
+def test_units_by_importance():
+    """Priority, then groups, then the larger, then who began earlier."""
+
+    def unit(*names, priority=0, of_group=True, year=2026):
+        pods = [make_pod(name).started(f"{year}-01-01T00:00:00Z").build() for name in names]
+        return Unit(priority, [Handle().info(pod) for pod in pods], of_group, 0)
+
+    in_order = [
+        unit("important", priority=5, of_group=False),
+        unit("a", "b", "c"),
+        unit("d", "e", year=2024),
+        unit("f", "g", year=2025),
+        unit("h", year=2023),
+        unit("single", of_group=False, year=2020),
+    ]
+
+    assert in_order == by_importance(in_order[::-1], 2e9)
+    assert in_order == by_importance(in_order[3:] + in_order[:3], 2e9)

@@ -194,6 +194,7 @@ BETA = "failure-domain.beta.kubernetes.io/zone"
         ({ZONE: "a__b"}, {ZONE: "c"}, NO_ZONE),
         ({BETA: "a"}, {ZONE: "a"}, ""),
         ({ZONE: "a"}, {BETA: "a"}, NO_ZONE),
+        ({BETA: "a"}, {BETA: "b", ZONE: "a"}, NO_ZONE),
         ({ZONE: "a"}, {}, ""),
         ({"topology.kubernetes.io/region": "r"}, {ZONE: "a"}, NO_ZONE),
         ({ZONE: "a__"}, {ZONE: "c"}, "Skip"),
