@@ -4,7 +4,9 @@ import json
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from bayplan.cli.main import bayplan
 from bayplan.inspect import Cluster
 from bayplan.inspect.kinds import KINDS
 from bayplan.inspect.sources.gather import Gathering
@@ -193,3 +195,17 @@ def test_a_snapshot_gives_back_what_was_saved(tmp_path):
     write_snapshot(cluster, path)
 
     assert cluster.objects == Cluster.from_files(path).objects
+
+
+def test_no_pending_pod_is_not_the_whole_answer_where_pods_could_not_be_read(tmp_path):
+    file = tmp_path / "cluster.yaml"
+    requests = "{containers: [{name: c, resources: {requests: {cpu: lots}}}]}"
+    file.write_text(
+        "{apiVersion: v1, kind: Node, metadata: {name: a}}\n---\n"
+        f"{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {requests}}}\n"
+    )
+
+    shown = CliRunner().invoke(bayplan, ["why", "--pending", "--from", str(file)]).stdout
+
+    assert shown.startswith("No pod is pending.\n\nCould not be read, so the answer may lack")
+    assert 'pod "default/p"' in shown

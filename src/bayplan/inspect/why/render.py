@@ -135,7 +135,7 @@ def _differs(rows: tuple[Score, ...], name: str) -> bool:
 def render_pending(found: Pending, *, wide: bool = False) -> list[str]:
     """All pending pods by cause, on one screen."""
     if not found.count:
-        return ["No pod is pending."]
+        return ["No pod is pending.", *unread(found.unread)]
     lines = [f"{plural(found.count, 'pod')} pending on {plural(found.nodes, 'node')}"]
     if found.observed:
         lines.append(
