@@ -17,7 +17,7 @@ from bayplan.cli.global_ import command
 from bayplan.global_scheduler.fields import Fields
 from bayplan.global_scheduler.inventory import Flavor, Host, Inventory, Site, read_hosts
 from bayplan.global_scheduler.ledger import Ledger
-from bayplan.global_scheduler.packing import Machines, packs, slots
+from bayplan.global_scheduler.packing import Machines, lay, packs, slots
 from bayplan.global_scheduler.placer import DEFAULT_POLICY, NoSite, Placer
 from bayplan.global_scheduler.plugins import in_tree_registry
 from bayplan.global_scheduler.run import running
@@ -415,3 +415,23 @@ def test_a_full_site_of_unknown_hosts_takes_no_machine():
     table = SiteTable(inventory(full, overdrawn, Host("r", "z3", "gp", 8, 100, 6, 0)))
 
     assert [0, 0, 2] == slots(table, Machines("gp", 1, 2, count=1), SiteView(table)).tolist()
+
+
+asked_sizes = st.tuples(st.integers(0, 4), st.integers(0, 6), st.integers(1, 3))
+
+
+@given(st.lists(asked_sizes, min_size=1, max_size=3), st.integers(1, 3))
+def test_where_only_sums_are_known_just_what_fits_altogether_is_laid(asked, replicas):
+    """All of a stack takes of one sum; of what takes nothing there is nothing to lay."""
+    site, host = Site("s", "r", "z"), Host("r", "z", "gp", 12, 18)
+    table = SiteTable(Inventory(sites=(site,), hosts=(host,)))
+    wanted = [Machines("gp", *size, resource=n) for n, size in enumerate(asked)]
+
+    laid = lay(table, wanted, 0, replicas, {})
+
+    vcpus, memory = (sum(one[at] * one[2] for one in asked) * replicas for at in (0, 1))
+    assert (vcpus <= 12 and memory <= 18) == (laid is not None)
+    for hand in laid or ():
+        there = {piece.resource: piece.count for piece in hand}
+        assert {n: one[2] for n, one in enumerate(asked) if any(one[:2])} == there
+    assert replicas == len(laid or range(replicas))
