@@ -198,14 +198,12 @@ def test_a_snapshot_gives_back_what_was_saved(tmp_path):
 
 
 def test_no_pending_pod_is_not_the_whole_answer_where_pods_could_not_be_read(tmp_path):
-    file = tmp_path / "cluster.yaml"
-    requests = "{containers: [{name: c, resources: {requests: {cpu: lots}}}]}"
-    file.write_text(
-        "{apiVersion: v1, kind: Node, metadata: {name: a}}\n---\n"
-        f"{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {requests}}}\n"
-    )
+    file = tmp_path / "cluster.json"
+    waits = make_pod("waits").req(cpu="1").body()
+    waits["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "lots"
+    file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [NODE.body(), waits]}))
 
     shown = CliRunner().invoke(bayplan, ["why", "--pending", "--from", str(file)]).stdout
 
     assert shown.startswith("No pod is pending.\n\nCould not be read, so the answer may lack")
-    assert 'pod "default/p"' in shown
+    assert 'pod "default/waits"' in shown
