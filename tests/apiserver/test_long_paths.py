@@ -3,6 +3,7 @@
 A path that is written for each of those would take ten gigabytes, and an answer half of one.
 """
 
+import asyncio
 import json
 
 import pytest
@@ -38,7 +39,13 @@ SCHEMA = {
 
 
 @pytest.fixture(autouse=True)
-def quick():
+def quick(monkeypatch):
+    """What a thread would do counts, too."""
+
+    async def at_once(work, *given, **named):
+        return work(*given, **named)
+
+    monkeypatch.setattr(asyncio, "to_thread", at_once)
     with at_most(WORK):
         yield
 
@@ -107,6 +114,27 @@ async def test_keys_that_occur_twice_below_a_long_one(things):
 
     assert 400 == answer.status
     assert len(json.dumps(answer.body)) < MOST
+
+
+@pytest.mark.parametrize("inner", [{"type": "string"}, {}], ids=["right", "wrong"])
+async def test_a_definition_with_a_long_key(api, inner):
+    inside = {"type": "object", "properties": {f"a{n}": inner for n in range(2 * MANY)}}
+    made = definitions.definition("things", "example.com", properties={3 * KEY: inside})
+
+    answer = await api.call("POST", f"{definitions.DEFINITIONS}?dryRun=All", made)
+
+    assert (201 if inner else 422) == answer.status
+
+
+async def test_a_definition_of_many_versions(api):
+    """Each was compared with each."""
+    made = definitions.definition("things", "example.com")
+    one = made["spec"]["versions"][0]
+    made["spec"]["versions"] += [
+        {**one, "name": f"v1beta{n}", "storage": False} for n in range(2, 8000)
+    ]
+
+    await api.ok("POST", f"{definitions.DEFINITIONS}?dryRun=All", made)
 
 
 async def test_conflicts_below_a_long_key_are_told_while_there_is_room(things):

@@ -259,11 +259,12 @@ def _validate_review_versions(field: str, versions: list[str]) -> list[Cause]:
 
 def _validate_versions(versions: list[Mapping[str, Any]]) -> list[Cause]:
     causes: list[Cause] = []
+    common = _common(versions)
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
         name = version.get("name", "")
         causes += check(f"{path}.name", name, dns1035_label)
-        causes += _validate_version(version, _places(versions, path))
+        causes += _validate_version(version, _places(common, path))
     shown = [dict(version) for version in versions]
     stored = sum(bool(version.get("storage")) for version in versions)
     names = [version.get("name", "") for version in versions]
@@ -279,23 +280,28 @@ def _validate_versions(versions: list[Mapping[str, Any]]) -> list[Cause]:
     return causes
 
 
-def _places(versions: list[Mapping[str, Any]], path: str) -> dict[str, str]:
+SHARED = {
+    "schema": ("spec.validation.openAPIV3Schema", "schema.openAPIV3Schema"),
+    "additionalPrinterColumns": ("spec.additionalPrinterColumns", "additionalPrinterColumns"),
+    "subresources": ("spec.subresources", "subresources"),
+}
+
+
+def _common(versions: list[Mapping[str, Any]]) -> Set[str]:
+    """Return what all versions have in common."""
+    return {n for n in SHARED if all(v.get(n) == versions[0].get(n) for v in versions)}
+
+
+def _places(common: Set[str], path: str) -> dict[str, str]:
     """Where problems of a version are reported.
 
     What all versions have in common stands at the top of the internal form of a definition, and
     that is the form which the real server validates.
     """
     where = {
-        "schema": ("spec.validation.openAPIV3Schema", f"{path}.schema.openAPIV3Schema"),
-        "additionalPrinterColumns": (
-            "spec.additionalPrinterColumns",
-            f"{path}.additionalPrinterColumns",
-        ),
-        "subresources": ("spec.subresources", f"{path}.subresources"),
+        name: top if name in common else f"{path}.{own}" for name, (top, own) in SHARED.items()
     }
-    common = {name: all(v.get(name) == versions[0].get(name) for v in versions) for name in where}
-    places = {name: top if common[name] else own for name, (top, own) in where.items()}
-    return {**places, "own": path}
+    return {**where, "own": path}
 
 
 def _validate_version(version: Mapping[str, Any], places: Mapping[str, str]) -> list[Cause]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from bayplan.api.place import Place
 from bayplan.apiserver.validation.causes import Cause, forbidden, required
 
 Schema = Mapping[str, Any]
@@ -33,7 +34,7 @@ _UNDEFINED = ("additionalProperties", "default", "x-kubernetes-list-type", "x-ku
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 
 
-def validate_junctors(schema: Schema, path: str, *, root: bool) -> list[Cause]:
+def validate_junctors(schema: Schema, path: Place | str, *, root: bool) -> list[Cause]:
     """Every problem of what stands under the junctors of one schema."""
     causes: list[Cause] = []
     either = schema.get("anyOf") == _INT_OR_STRING
@@ -55,30 +56,32 @@ def _below(schema: Schema) -> Iterator[tuple[str, int, Schema]]:
             yield name, index, inner
 
 
-def _place(path: str, name: str, index: int) -> str:
-    return f"{path}.not" if name == "not" else f"{path}.{name}[{index}]"
+def _place(path: Place | str, name: str, index: int) -> Place:
+    return Place(path, ".not") if name == "not" else Place(path, f".{name}[{index}]")
 
 
-def _nested(schema: Schema, path: str) -> list[Cause]:
+def _nested(schema: Schema, path: Place | str) -> list[Cause]:
     causes: list[Cause] = []
     for name, index, inner in _below(schema):
         causes += _nested(inner, _place(path, name, index))
     items = schema.get("items")
     if isinstance(items, Mapping):
-        causes += _nested(items, f"{path}.items")
+        causes += _nested(items, Place(path, ".items"))
     for key, inner in (schema.get("properties") or {}).items():
-        causes += _nested(inner, f"{path}.properties[{key}]")
+        causes += _nested(inner, Place(path, f".properties[{key}]"))
     for name, word in _OUTSIDE.items():
         value = schema.get(name)
         if value is not None if name in _UNDEFINED else bool(value):
-            causes.append(forbidden(f"{path}.{name}", f"must be {word} to be structural"))
+            causes.append(forbidden(Place(path, f".{name}"), f"must be {word} to be structural"))
     if "metadata" in (schema.get("properties") or {}):
         text = "must not be specified in a nested context"
-        causes.append(forbidden(f"{path}.properties[metadata]", text))
+        causes.append(forbidden(Place(path, ".properties[metadata]"), text))
     return causes
 
 
-def _incomplete(nested: Schema, schema: Schema, path: str, place: str) -> list[Cause]:
+def _incomplete(
+    nested: Schema, schema: Schema, path: Place | str, place: Place | str
+) -> list[Cause]:
     """What is restricted under a junctor without being there outside."""
     causes: list[Cause] = []
     for name, index, inner in _below(nested):
@@ -86,14 +89,16 @@ def _incomplete(nested: Schema, schema: Schema, path: str, place: str) -> list[C
     items, there = nested.get("items"), schema.get("items")
     if isinstance(items, Mapping):
         if isinstance(there, Mapping):
-            causes += _incomplete(items, there, f"{path}.items", f"{place}.items")
+            causes += _incomplete(items, there, Place(path, ".items"), Place(place, ".items"))
         else:
-            causes.append(required(f"{path}.items", f"because it is defined in {place}.items"))
+            causes.append(
+                required(Place(path, ".items"), f"because it is defined in {place}.items")
+            )
     known = schema.get("properties") or {}
     for key, inner in (nested.get("properties") or {}).items():
-        here, below = f"{path}.properties[{key}]", f"{place}.properties[{key}]"
+        here, inside = Place(path, f".properties[{key}]"), Place(place, f".properties[{key}]")
         if key in known:
-            causes += _incomplete(inner, known[key], here, below)
+            causes += _incomplete(inner, known[key], here, inside)
         else:
-            causes.append(required(here, f"because it is defined in {below}"))
+            causes.append(required(here, f"because it is defined in {inside}"))
     return causes

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from bayplan.api.place import Place
 from bayplan.apiserver.crd.rules import Rule
 from bayplan.apiserver.crd.structural import RULES, has_rules
 from bayplan.apiserver.validation.causes import Cause, forbidden, invalid, required
@@ -26,15 +27,15 @@ class _Costs:
 
     def __init__(self) -> None:
         self.total = 0
-        self.dear: list[tuple[int, str]] = []
+        self.dear: list[tuple[int, Place | str]] = []
 
-    def add(self, path: str, cost: int) -> None:
+    def add(self, path: Place | str, cost: int) -> None:
         self.total = min(self.total + cost, _UNBOUNDED)
         if cost >= TOTAL_LIMIT // 100:
             self.dear = sorted([*self.dear, (cost, path)], key=lambda each: -each[0])[:4]
 
 
-def validate_rules_of(schema: Schema, path: str) -> list[Cause]:
+def validate_rules_of(schema: Schema, path: Place | str) -> list[Cause]:
     """Every problem of the rules in the root schema of a version."""
     costs = _Costs()
     causes = list(_check(schema, path, 1, costs, "", root=True))
@@ -48,10 +49,10 @@ def validate_rules_of(schema: Schema, path: str) -> list[Cause]:
 
 def _check(
     schema: Schema,
-    path: str,
+    path: Place | str,
     count: int | None,
     costs: _Costs,
-    unrelated: str,
+    unrelated: Place | str,
     *,
     root: bool = False,
 ) -> Iterator[Cause]:
@@ -60,15 +61,15 @@ def _check(
         return
     inner_count = _inner_count(schema, count)
     for key, inner in (schema.get("properties") or {}).items():
-        yield from _check(inner, f"{path}.properties[{key}]", inner_count, costs, unrelated)
+        yield from _check(inner, Place(path, f".properties[{key}]"), inner_count, costs, unrelated)
     other, items = schema.get("additionalProperties"), schema.get("items")
     if isinstance(other, Mapping):
         lost = path if schema.get("x-kubernetes-map-type") == "atomic" else ""
-        where = f"{path}.additionalProperties"
+        where = Place(path, ".additionalProperties")
         yield from _check(other, where, inner_count, costs, unrelated or lost)
     if isinstance(items, Mapping):
         lost = "" if schema.get("x-kubernetes-list-type") == "map" else path
-        yield from _check(items, f"{path}.items", inner_count, costs, unrelated or lost)
+        yield from _check(items, Place(path, ".items"), inner_count, costs, unrelated or lost)
     if schema.get(RULES):
         problems = list(_check_words(schema, path))
         yield from problems
@@ -90,62 +91,62 @@ def _inner_count(schema: Schema, count: int | None) -> int | None:
     return None if most is None else count * max(most, 0)
 
 
-def _check_words(schema: Schema, path: str) -> Iterator[Cause]:
+def _check_words(schema: Schema, path: Place | str) -> Iterator[Cause]:
     """What can be said of a rule without reading the expression."""
     for index, rule in enumerate(schema[RULES]):
-        where = f"{path}.{RULES}[{index}]"
+        where = Place(path, f".{RULES}[{index}]")
         text, message = rule.get("rule") or "", rule.get("message") or ""
         if not text.strip():
-            yield required(f"{where}.rule", "rule is not specified")
+            yield required(Place(where, ".rule"), "rule is not specified")
         elif message and not message.strip():
-            yield invalid(f"{where}.message", message, "must be non-empty if specified")
+            yield invalid(Place(where, ".message"), message, "must be non-empty if specified")
         elif "\n" in message.strip() or "\r" in message.strip():
-            yield invalid(f"{where}.message", message, "must not contain line breaks")
+            yield invalid(Place(where, ".message"), message, "must not contain line breaks")
         elif ("\n" in text.strip() or "\r" in text.strip()) and not message.strip():
             words = "message must be specified if rule contains line breaks"
-            yield required(f"{where}.message", words)
+            yield required(Place(where, ".message"), words)
         expression = rule.get("messageExpression") or ""
         if expression and not expression.strip():
             words = "messageExpression must be non-empty if specified"
-            yield required(f"{where}.messageExpression", words)
+            yield required(Place(where, ".messageExpression"), words)
 
 
 def _check_rule(
     schema: Schema,
     index: int,
-    path: str,
+    path: Place | str,
     declared: Declared,
     count: int | None,
     costs: _Costs,
-    unrelated: str,
+    unrelated: Place | str,
 ) -> Iterator[Cause]:
     given = schema[RULES][index]
-    where = f"{path}.{RULES}[{index}]"
+    where = Place(path, f".{RULES}[{index}]")
     shown = _shown_rule(given)
     try:
         rule = Rule(given, declared)
     except CompileError as problem:
-        yield invalid(f"{where}.rule", shown, compile_words(problem))
+        yield invalid(Place(where, ".rule"), shown, compile_words(problem))
         return
     if rule.program.type != t.BOOL:
-        yield invalid(f"{where}.rule", shown, "cel expression must evaluate to a bool")
+        yield invalid(Place(where, ".rule"), shown, "cel expression must evaluate to a bool")
         return
     times = declared.cardinality if count is None else count
     cost = min(rule.program.estimate(declared.size_of) * times, _UNBOUNDED)
     if cost > RULE_LIMIT:
-        yield forbidden(f"{where}.rule", _too_dear("estimated rule cost", cost, RULE_LIMIT))
-    costs.add(f"{where}.rule", cost)
-    yield from _check_message(rule, f"{where}.messageExpression", shown, declared, costs)
+        yield forbidden(Place(where, ".rule"), _too_dear("estimated rule cost", cost, RULE_LIMIT))
+    costs.add(Place(where, ".rule"), cost)
+    yield from _check_message(rule, Place(where, ".messageExpression"), shown, declared, costs)
     if rule.uses_old and unrelated:
         words = "oldSelf cannot be used on the uncorrelatable portion of the schema within"
-        yield invalid(f"{where}.rule", given["rule"], f"{words} {unrelated}")
+        yield invalid(Place(where, ".rule"), given["rule"], f"{words} {unrelated}")
     elif not rule.uses_old and given.get("optionalOldSelf") is not None:
         words = "may not be set if oldSelf is not used in rule"
-        yield invalid(f"{where}.optionalOldSelf", given["optionalOldSelf"], words)
+        yield invalid(Place(where, ".optionalOldSelf"), given["optionalOldSelf"], words)
 
 
 def _check_message(
-    rule: Rule, where: str, shown: object, declared: Declared, costs: _Costs
+    rule: Rule, where: Place | str, shown: object, declared: Declared, costs: _Costs
 ) -> Iterator[Cause]:
     try:
         program = rule.message_program()

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bayplan.api.patterns import PatternError, compile_pattern
+from bayplan.api.place import Place
 from bayplan.apiserver.crd.extensions import (
     EMBEDDED,
     INT_OR_STRING,
@@ -38,13 +39,13 @@ def has_rules(schema: Any) -> bool:
     return isinstance(schema, list) and any(map(has_rules, schema))
 
 
-def validate_schema(schema: Schema, path: str) -> list[Cause]:
+def validate_schema(schema: Schema, path: Place | str) -> list[Cause]:
     """Every problem of the root schema of a version."""
     kind = schema.get("type", "")
     if kind and kind != "object":
-        return [invalid(f"{path}.type", kind, "must be object at the root")]
+        return [invalid(Place(path, ".type"), kind, "must be object at the root")]
     if not kind:
-        return [required(f"{path}.type", "must not be empty at the root")]
+        return [required(Place(path, ".type"), "must not be empty at the root")]
     causes = _validate(schema, path)
     if causes or not has_rules(schema):
         return causes
@@ -53,30 +54,30 @@ def validate_schema(schema: Schema, path: str) -> list[Cause]:
     return validate_rules_of(schema, path)
 
 
-def _validate(schema: Schema, path: str, level: str = "root") -> list[Cause]:
+def _validate(schema: Schema, path: Place | str, level: str = "root") -> list[Cause]:
     causes = validate_extensions(schema, path) + _validate_type(schema, path, level)
     causes += _validate_pattern(schema, path) + validate_junctors(
         schema, path, root=level == "root"
     )
     if "default" in schema and level != "root":
         causes += [
-            Cause(cause.reason, f"{path}.default", cause.message)
+            Cause(cause.reason, Place(path, ".default"), cause.message)
             for cause in validate_value(schema["default"], schema)
         ]
     causes += _validate_children(schema, path, level)
     items = schema.get("items")
     if isinstance(items, Mapping):
-        causes += _validate(items, f"{path}.items", "item")
+        causes += _validate(items, Place(path, ".items"), "item")
     elif schema.get("type") == "array" and not items:
-        causes.append(required(f"{path}.items", "must be specified"))
+        causes.append(required(Place(path, ".items"), "must be specified"))
     return causes
 
 
-def _validate_children(schema: Schema, path: str, level: str) -> list[Cause]:
+def _validate_children(schema: Schema, path: Place | str, level: str) -> list[Cause]:
     causes: list[Cause] = []
     properties = schema.get("properties") or {}
     other = schema.get("additionalProperties")
-    place = f"{path}.additionalProperties"
+    place = Place(path, ".additionalProperties")
     if properties and (isinstance(other, Mapping) or other is False):
         text = "additionalProperties and properties are mutual exclusive"
         causes.append(forbidden(place, text))
@@ -86,7 +87,7 @@ def _validate_children(schema: Schema, path: str, level: str) -> list[Cause]:
         causes.append(forbidden(place, f"must not be used if {EMBEDDED} is set"))
     whole = level == "root" or bool(schema.get(EMBEDDED))
     for name, inner in properties.items():
-        inside = f"{path}.properties[{name}]"
+        inside = Place(path, f".properties[{name}]")
         if whole and name in TYPE_META:
             causes += _validate_meta(inner, inside, name, level)
         else:
@@ -100,14 +101,14 @@ TYPE_META = {"metadata": "object", "apiVersion": "string", "kind": "string"}
 _NAMES = {"name", "generateName"}
 
 
-def _validate_meta(schema: Schema, path: str, name: str, level: str) -> list[Cause]:
+def _validate_meta(schema: Schema, path: Place | str, name: str, level: str) -> list[Cause]:
     """The fields of every object: their types are known, and little may be said of them."""
     causes: list[Cause] = []
     kind = schema.get("type") or ""
     if kind != TYPE_META[name]:
-        causes.append(invalid(f"{path}.type", kind, f"must be {TYPE_META[name]}"))
+        causes.append(invalid(Place(path, ".type"), kind, f"must be {TYPE_META[name]}"))
     if level == "root" and "default" in schema:
-        causes.append(forbidden(f"{path}.default", f"must not be set in top-level {name}"))
+        causes.append(forbidden(Place(path, ".default"), f"must not be set in top-level {name}"))
     if name == "metadata" and level == "root":
         rest = {key for key, value in schema.items() if value} - {"type", "default", "properties"}
         if rest or not set(schema.get("properties") or {}) <= _NAMES:
@@ -126,9 +127,9 @@ _WHERE = {
 }
 
 
-def _validate_type(schema: Schema, path: str, level: str) -> list[Cause]:
+def _validate_type(schema: Schema, path: Place | str, level: str) -> list[Cause]:
     kind, causes = schema.get("type") or "", list[Cause]()
-    place = f"{path}.type"
+    place = Place(path, ".type")
     causes += allowed(place, kind or None, TYPES)
     if kind == "null":
         text = "type cannot be set to null, use nullable as an alternative"
@@ -139,13 +140,13 @@ def _validate_type(schema: Schema, path: str, level: str) -> list[Cause]:
             causes.append(invalid(place, kind, text) if kind else required(place, text))
         if not schema.get(PRESERVE) and not schema.get("properties"):
             text = f"must not be empty if {EMBEDDED} is true without {PRESERVE}"
-            causes.append(required(f"{path}.properties", text))
+            causes.append(required(Place(path, ".properties"), text))
     elif not kind and not schema.get(INT_OR_STRING) and not schema.get(PRESERVE):
         causes.append(required(place, f"must not be empty {_WHERE[level]}"))
     return causes
 
 
-def _validate_pattern(schema: Schema, path: str) -> list[Cause]:
+def _validate_pattern(schema: Schema, path: Place | str) -> list[Cause]:
     pattern = schema.get("pattern")
     if not pattern:
         return []
@@ -153,5 +154,5 @@ def _validate_pattern(schema: Schema, path: str) -> list[Cause]:
         compile_pattern(pattern)
     except PatternError as error:
         text = f"must be a valid regular expression, but isn't: {error}"
-        return [invalid(f"{path}.pattern", pattern, text)]
+        return [invalid(Place(path, ".pattern"), pattern, text)]
     return []
