@@ -439,6 +439,10 @@ async def test_what_is_just_within_bounds_is_taken(client):
     held = "allocations?reserve=1&ttl_seconds=86400"
     one = await client.post(f"/v1/{held}", json={"allocation": ONE | {"id": ID_2}})
     assert 201 == one.status_code, one.text
+    for replicas in (2, 1):
+        resized = await client.patch(f"/v1/allocations/{ID_2}", json={"replicas": replicas})
+        assert 200 == resized.status_code, resized.text
+        assert replicas == len(resized.json()["allocation"]["resource_groups"])
 
 
 @pytest.mark.parametrize(
@@ -469,3 +473,21 @@ async def test_what_fails_has_a_status_and_a_code(client, monkeypatch, problem, 
         answer.json()["error_code"],
         answer.json()["error_message"],
     )
+
+
+async def test_the_document_names_what_it_has_and_chooses_only_among_several(client):
+    document = (await client.get("/openapi.json")).json()
+    found = []
+
+    def walk(value):
+        if isinstance(value, dict):
+            found.append(value)
+        for part in value.values() if isinstance(value, dict) else value:
+            if isinstance(part, dict | list):
+                walk(part)
+
+    walk(document)
+
+    named = {each["$ref"] for each in found if "$ref" in each}
+    assert named == {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    assert all(len(each["anyOf"]) > 1 for each in found if "anyOf" in each)
