@@ -94,6 +94,8 @@ async def test_a_large_new_object_is_gone_through_beside_the_loop(
     threads = spy(monkeypatch, WALKS[work])
     body = {"apiVersion": "v1", "kind": "ConfigMap"} | configmap("x")
     body["data"] = {f"k{n}": "v" * 20 for n in range(keys)}
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner"}
+    body["metadata"]["ownerReferences"] = [owner | {"uid": uid} for uid in "ab"]
 
     if applied:
         await api.ok("PATCH", f"{CONFIGMAPS}/x?fieldManager=me", body, headers=APPLY)
