@@ -145,6 +145,29 @@ def test_a_leader_that_cannot_renew_stops_before_another_may_begin():
     assert 10 <= after <= 13
 
 
+def test_who_lost_the_lease_is_told_before_its_work_is_cancelled():
+    """The scheduler ends its process then: no answer under way may be carried out after it."""
+
+    async def main():
+        api, story = FakeApi(), []
+        client = Client(AsgiTransport(api))
+        elector = LeaderElector(client, "a", on_lost=lambda: story.append(elector.is_leader))
+
+        async def work():
+            try:
+                await forever()
+            finally:
+                story.append("cancelled")
+
+        leading = asyncio.create_task(elector.run(work))
+        await asyncio.sleep(1)
+        api.fault = lambda method, path: (*status(500, "InternalError"), {})
+        await leading
+        return story
+
+    assert run_virtual(main()) == [False, "cancelled"]
+
+
 @pytest.mark.parametrize("duration", [11.0, 11.9], ids=["whole", "others see whole seconds"])
 def test_a_lease_hardly_longer_than_the_deadline_is_not_held_past_its_end(duration):
     async def main():
