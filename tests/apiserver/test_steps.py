@@ -27,6 +27,7 @@ from tests.effort import yardstick
 TRIES = 4
 MANY = 20_000
 FEW = 2000  # of what is written as YAML, which takes ten times as long
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 SERVICES = "/api/v1/namespaces/default/services"
 TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
@@ -54,6 +55,22 @@ def large_pod(name="p", **fields):
 
 def nested(count=60_000):
     return thing(any={f"k{n}": {"a": {}} for n in range(count)})
+
+
+def policy(*variables, rule="true"):
+    """A policy of fewer bytes than are worked on beside the loop because of their number."""
+    named = [{"name": f"v{n}", "expression": text} for n, text in enumerate(variables)]
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["*"], "operations": ["*"]}]
+    spec = {"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": rule}]}
+    return {"kind": "ValidatingAdmissionPolicy", "metadata": {"name": "x"}} | {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "spec": spec | {"variables": named},
+    }
+
+
+def nested_variables(count=240):
+    later = (f"[{','.join([f'variables.v{n}'] * 10)}]" for n in range(count))
+    return policy("[1]", *later)
 
 
 def wrong(count):
@@ -133,6 +150,14 @@ BOMBS = {
         D,
         {"spec": {"template": {"spec": {"containers": [{"name": "c", "env": env()[::-1]}]}}}},
         STRATEGIC,
+    ),
+    "variables in variables": ([], "POST", POLICIES, nested_variables(), {}),
+    "names that are not there": (
+        [],
+        "POST",
+        POLICIES,
+        policy(rule=f"[{','.join('q' * 20_000)}].size() > 0"),
+        {},
     ),
     "merge keys": ([], "POST", CONFIGMAPS, merge_bomb(), YAML),
 }

@@ -19,6 +19,9 @@ from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.validation.causes import Cause
 from bayplan.apiserver.validation.strategy import bump_generation
 
+# Groups whose objects bring expressions, which are compiled when they are judged.
+EXPRESSED = frozenset({"admissionregistration.k8s.io", "resource.k8s.io"})
+
 
 class Strategy(Protocol):
     """How objects of a kind are completed and judged. Objects are changed in place."""
@@ -49,7 +52,7 @@ class BuiltIn:
     """Kinds that the server knows by itself."""
 
     def is_costly(self, kind: Kind) -> bool:
-        return False
+        return kind.group in EXPRESSED
 
     def default(self, kind: Kind, obj: Object) -> None:
         apply_defaults(kind.group, kind.resource, obj)

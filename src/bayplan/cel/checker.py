@@ -93,10 +93,10 @@ class Checker:
         return self._all_assignable((first,), (second,))
 
     def _all_assignable(self, first: tuple[Type, ...], second: tuple[Type, ...]) -> bool:
-        attempt = dict(self.mapping)
+        attempt = t.Attempt(self.mapping)
         if not t.all_assignable(attempt, first, second):
             return False
-        self.mapping = attempt
+        self.mapping |= attempt
         return True
 
     def _undeclared(self, node: Node, name: str) -> None:

@@ -51,22 +51,40 @@ def check_made(length: int) -> None:
         raise CostExceeded
 
 
+MOST_PROBLEMS = 100  # of one text that are told, as in upstream
+MOST_WORDS = 256 * 1024  # characters about one text; each problem quotes its whole line
+
+
 class Problems:
     """Gathers problems of one text and writes them with the line and a mark under the place."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.found: list[tuple[int, str]] = []
+        self.found: dict[tuple[int, str], None] = {}
+        self._more = 0
 
     def add(self, offset: int, message: str) -> None:
-        if (offset, message) not in self.found:
-            self.found.append((offset, message))
+        if (offset, message) in self.found:
+            return
+        if len(self.found) < MOST_PROBLEMS:
+            self.found[offset, message] = None
+        else:
+            self._more += 1
 
     def check(self) -> None:
         """Raise what was found."""
-        if self.found:
-            shown = [self._show(*each) for each in sorted(self.found, key=lambda e: e[0])]
-            raise CompileError("\n".join(shown))
+        if not self.found:
+            return
+        shown: list[str] = []
+        length = 0
+        for each in sorted(self.found, key=lambda e: e[0]):
+            if length > MOST_WORDS:
+                break
+            shown.append(self._show(*each))
+            length += len(shown[-1])
+        if left := self._more + len(self.found) - len(shown):
+            shown.append(f"{left} more errors were truncated")
+        raise CompileError("\n".join(shown))
 
     def _show(self, offset: int, message: str) -> str:
         before = self.text[:offset]

@@ -8,6 +8,7 @@ expression is checked.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 MOST_PARTS = 256  # of one type; more than anybody writes, but `.map(x, {x: x})` doubles them
 
@@ -20,6 +21,8 @@ class Type:
     name: str
     params: tuple[Type, ...] = ()
     size: int = field(default=1, init=False, compare=False, repr=False)
+    open: bool = field(default=False, init=False, compare=False, repr=False)
+    """Whether a type parameter is in it; nothing is substituted in one that is closed."""
 
     def __post_init__(self) -> None:
         """Count the parts. Raises RecursionError, as an expression does that is nested too deep."""
@@ -28,6 +31,8 @@ class Type:
             if size > MOST_PARTS:
                 raise RecursionError("a type of too many parts")
             object.__setattr__(self, "size", size)
+        if self.kind == "param" or any(each.open for each in self.params):
+            object.__setattr__(self, "open", True)
 
     def __str__(self) -> str:
         if not self.params:
@@ -54,6 +59,18 @@ SIMPLE = {
     for each in (BOOL, INT, UINT, DOUBLE, STRING, BYTES, DYN, ANY, DURATION, TIMESTAMP, TYPE)
 }
 Mapping = dict[Type, Type]
+
+
+class Attempt(Mapping):
+    """What is bound on trial, over what was bound before."""
+
+    def __init__(self, known: Mapping) -> None:
+        super().__init__()
+        self._known = known
+
+    def get(self, wanted: Type, default: Any = None) -> Any:
+        found = super().get(wanted)
+        return self._known.get(wanted, default) if found is None else found
 
 
 def list_of(item: Type) -> Type:
@@ -100,7 +117,7 @@ _EXACT = ("bool", "bytes", "double", "int", "string", "uint", "struct", "duratio
 
 def assignable(mapping: Mapping, first: Type, second: Type) -> bool:
     """Whether the types unify; binds parameters in the mapping, also when they do not."""
-    if first == second:
+    if first is second or first == second:
         return True
     if second.kind == "param":
         valid, known = _substitutes(mapping, first, second)
@@ -150,6 +167,8 @@ def _substitutes(mapping: Mapping, given: Type, variable: Type) -> tuple[bool, b
 
 def _absent(mapping: Mapping, wanted: Type, within: Type) -> bool:
     """The occurs check: the type is no part of the other."""
+    if not within.open:
+        return True
     if wanted == within:
         return False
     if within.kind == "param":
@@ -163,6 +182,8 @@ def most_general(first: Type, second: Type) -> Type:
 
 
 def _less_specific(first: Type, second: Type) -> bool:
+    if first is second:
+        return True
     if is_dyn(first) or first.kind == "param":
         return True
     if is_dyn(second) or second.kind == "param":
@@ -174,13 +195,13 @@ def _less_specific(first: Type, second: Type) -> bool:
 
 def substitute(mapping: Mapping, given: Type, *, to_dyn: bool = False) -> Type:
     """Replace bound parameters; the rest become `dyn` if asked."""
+    if not given.open:
+        return given
     if given.kind == "param":
         bound = mapping.get(given)
         if bound is not None:
             return substitute(mapping, bound, to_dyn=to_dyn)
         return DYN if to_dyn else given
-    if not given.params:
-        return given
     params = tuple(substitute(mapping, each, to_dyn=to_dyn) for each in given.params)
     return Type(given.kind, given.name, params)
 
