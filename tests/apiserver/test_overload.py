@@ -14,7 +14,9 @@ from bayplan.client.resources import CONFIG_MAPS
 from bayplan.clock import run_virtual
 from bayplan.store import MemoryStore
 from tests.apiserver.api import CONFIGMAPS, configmap
+from tests.apiserver.crd import converted
 from tests.apiserver.dynamic.hooks import HOOKS, Hooks, allow
+from tests.definitions import DEFINITIONS
 
 SEATS = 4
 WRITE_SECONDS = 0.01
@@ -192,6 +194,33 @@ async def test_large_objects_go_on_while_others_wait_for_webhooks(api, tmp_path)
             await asked.acquire()
         elsewhere = CONFIGMAPS.replace("default", "kube-system")
         other = await api.call("POST", elsewhere, configmap("d") | large)
+        answered.set()
+        answers = await asyncio.gather(*writes)
+
+    assert 201 == other.status
+    assert {201} == {answer.status for answer in answers}
+
+
+async def test_large_objects_go_on_while_others_wait_for_conversions(api, tmp_path):
+    asked, answered = asyncio.Semaphore(0), asyncio.Event()
+    long = "x" * 2 * LARGE
+    async with Hooks(tmp_path) as hooks:
+        await api.ok("POST", DEFINITIONS, converted.definition(hooks))
+        hooks.handlers["/convert"], answer = converted.convert, hooks.answered
+
+        async def slow(request):
+            asked.release()
+            await answered.wait()
+            return await answer(request)
+
+        hooks.answered = slow
+        gates = [converted.gate("v2", f"g{n}", host=long, port="1") for n in range(2 * AT_ONCE)]
+        writes = [
+            asyncio.create_task(api.call("POST", converted.path("v2"), gate)) for gate in gates
+        ]
+        for _ in writes:
+            await asyncio.wait_for(asked.acquire(), 20)
+        other = await api.call("POST", CONFIGMAPS, configmap("d") | {"data": {"a": long}})
         answered.set()
         answers = await asyncio.gather(*writes)
 

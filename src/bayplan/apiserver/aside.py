@@ -6,13 +6,14 @@ work is done at once.
 
 A large object is up to fifty times as large when it is taken apart, so only so many requests have
 such ones at once: the first step of one that is large waits for its turn, which it keeps to its
-end (`ApiServer`), or until it asks a webhook, whose time is not ours to bound.
+end (`ApiServer`), or until it asks a webhook (`Caller`), whose time is not ours to bound.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
 from bayplan.apiserver.codec import Codec, Object
@@ -26,6 +27,7 @@ PAUSE_COST = 1_000_000  # about 10 ms, in the time that it takes to look at a by
 AT_ONCE = 2  # requests that have large objects taken apart
 WAITING = 128  # more of them, with what they are about in memory
 LARGE = 64 * 1024  # bytes of body and stored object; about 10 ms of merging and validating
+_holder: ContextVar[Request | None] = ContextVar("holder", default=None)
 
 
 async def aside(request: Request, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
@@ -44,13 +46,22 @@ async def turn(request: Request) -> None:
     if request.large is not None and not request.in_turn:
         await request.large.take((request.user.name, request.user_agent))
         request.in_turn = True
+        _holder.set(request)
 
 
 def leave_turn(request: Request) -> None:
     """Let another have its turn, until the next step of this one that is about what is large."""
+    _holder.set(None)
     if request.large is not None and request.in_turn:
         request.in_turn = False
         request.large.give()
+
+
+def leave_own_turn() -> None:
+    """Do that for the request that this task works on, where nothing else is known of it."""
+    request = _holder.get()
+    if request is not None:
+        leave_turn(request)
 
 
 async def aside_of(size: int, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:

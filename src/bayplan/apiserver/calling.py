@@ -20,7 +20,7 @@ import msgspec
 
 from bayplan.api import json
 from bayplan.apiserver.admission import Reader
-from bayplan.apiserver.aside import beside
+from bayplan.apiserver.aside import beside, leave_own_turn
 from bayplan.errors import BayplanError, DecodeError
 from bayplan.trust import trusting
 
@@ -72,7 +72,11 @@ class Caller:
         return self._session
 
     async def post(self, config: Mapping[str, Any], body: Any, timeout: float) -> Any:
-        """Send JSON and return the JSON of the answer; raises CallError."""
+        """Send JSON and return the JSON of the answer; raises CallError.
+
+        A request that has a turn for what is large waits for the answer without it.
+        """
+        leave_own_turn()
         address, name = self.address(config)
         shown = _shown(config, timeout)
         try:

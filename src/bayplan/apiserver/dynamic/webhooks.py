@@ -18,7 +18,7 @@ import structlog
 from bayplan.api import json
 from bayplan.api.patch import PatchError, apply_json_patch
 from bayplan.apiserver.admission import Attributes
-from bayplan.apiserver.aside import aside, leave_turn
+from bayplan.apiserver.aside import aside
 from bayplan.apiserver.authorization import Authorizer
 from bayplan.apiserver.calling import DEFAULT_TIMEOUT, Caller, CallError
 from bayplan.apiserver.codec import Object
@@ -141,7 +141,6 @@ async def ask(caller: Caller, hook: Webhook, attrs: Attributes, request: Request
         },
     }
     try:
-        leave_turn(request)
         answer = await caller.post(hook.given.get("clientConfig") or {}, review, hook.timeout)
     except CallError as error:
         raise CallError(f"failed to call webhook: {error}") from error
