@@ -78,9 +78,17 @@ def reason(problem: OSError) -> str:
     return problem.strerror or str(problem)
 
 
+def text_of(error: BaseException) -> str:
+    """What an error of others' code says; nothing if that code fails again, or leaves, at it."""
+    try:
+        return str(error)
+    except BaseException:
+        return ""
+
+
 def with_place(error: BaseException) -> str:
     """The text of what others' code raised, with the file and line of that code at its end."""
-    text = str(error) or type(error).__name__
+    text = text_of(error) or type(error).__name__
     if isinstance(error, SyntaxError):
         return text  # it names its own place
     frames = traceback.extract_tb(error.__traceback__)
@@ -113,5 +121,5 @@ class Importing:
     ) -> None:
         if problem is None:
             return
-        named = f"{type(problem).__name__}: " if str(problem) else ""
+        named = f"{type(problem).__name__}: " if text_of(problem) else ""
         raise self._kind(f"{self._doing}: {named}{with_place(problem)}") from problem

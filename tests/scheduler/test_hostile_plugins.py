@@ -15,6 +15,7 @@ LEAVING = {
     "raise KeyboardInterrupt": r": KeyboardInterrupt \({}\.py:2\)",
     "raise SystemExit(3)": r": SystemExit: 3 \({}\.py:2\)",
     "class Mine(BaseException): pass\nraise Mine('no')": r": Mine: no \({}\.py:3\)",
+    "class Mine(Exception):\n    __str__ = sys.exit\nraise Mine": r": Mine \({}\.py:4\)",
     "{}['a']": r": KeyError: 'a' \({}\.py:2\)",
 }
 """What a module may do when it is imported, and how that is told."""
@@ -57,6 +58,19 @@ def test_a_plugin_file_that_exits_is_an_error(tmp_path):
 
     with pytest.raises(ConfigError, match=r"leaving\.py"):
         load_registry([str(path)])
+
+
+@pytest.mark.parametrize("way", [_file, _module])
+def test_a_plugin_that_exits_when_it_is_looked_into_is_an_error(tmp_path, monkeypatch, way):
+    path = tmp_path / f"looked_into{way.__name__}.py"
+    # The import system itself looks for other names.
+    path.write_text(
+        "def __getattr__(name):\n    raise {'PLUGINS': SystemExit}.get(name, AttributeError)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(ConfigError, match=f"{path.stem}.*SystemExit"):
+        way(path)
 
 
 def test_a_plugin_module_that_exits_is_an_error(tmp_path, monkeypatch):

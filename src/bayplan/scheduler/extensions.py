@@ -63,7 +63,7 @@ def _from_file(path: Path) -> Registry:
     module = importlib.util.module_from_spec(spec)
     with Importing(f'loading plugin file "{path}"'):
         spec.loader.exec_module(module)
-    plugins = getattr(module, "PLUGINS", None)
+        plugins = getattr(module, "PLUGINS", None)
     if not isinstance(plugins, Mapping) or not all(callable(item) for item in plugins.values()):
         raise ConfigError(
             f'plugin file "{path}" has no PLUGINS; define PLUGINS = {{"MyPlugin": new}}'

@@ -50,7 +50,7 @@ def from_modules(names: Iterable[str]) -> Registry:
     for name in names:
         with Importing(f'loading plugin module "{name}"'):
             module = importlib.import_module(name)
-        plugins = getattr(module, "PLUGINS", None)
+            plugins = getattr(module, "PLUGINS", None)
         if not isinstance(plugins, Mapping):
             raise ConfigError(
                 f'plugin module "{name}" has no PLUGINS; define PLUGINS = {{"MyPlugin": new}}'
