@@ -203,6 +203,8 @@ class BindingCycles:
             self._poll(binding)
             if binding.pod.metadata.uid not in self._bindings:
                 return
+            if not binding.work:  # what was done at once is not asked about while Bind is under way
+                self._polling.discard(binding.pod.metadata.uid)
         if not binding.work:
             self._bind(binding)
 
@@ -234,11 +236,7 @@ class BindingCycles:
 
     def poll(self) -> None:
         """Ask what binding cycles wait for; called after objects changed and every second."""
-        for uid in list(self._polling):
-            binding = self._bindings.get(uid)
-            if binding is None:
-                self._polling.discard(uid)
-                continue
+        for binding in [self._bindings[uid] for uid in self._polling]:
             self._poll(binding)
             self._resume(binding)
 
@@ -441,6 +439,8 @@ class BindingCycles:
                 assert self._work_of.get(number) == uid
         for number, uid in self._work_of.items():
             assert number in self._bindings[uid].work
+        for uid in self._polling:
+            assert self._bindings[uid].work, f"{uid} is asked about, and nothing is under way"
 
 
 def assigned(pod: Pod, node_name: str) -> Pod:
