@@ -362,3 +362,37 @@ def test_a_group_goes_where_a_plugin_arranges_it():
 
     assert group.placed
     assert ["small", "large"] == [decision.node_name for decision in group.decisions]
+
+
+class Counts(Picky):
+    """Prioritizes as it is told, at a weight."""
+
+    is_filter = False
+
+    def __init__(self, weight, **scores):
+        super().__init__("", scores)
+        self.weight = weight
+
+
+@pytest.mark.parametrize(
+    ("weight", "score", "total"),
+    [
+        (1, 10, 100),
+        (2, -3, -60),
+        (1, 1 << 62, -(1 << 63)),
+        (1, (1 << 63) - 1, -10),
+        (1, 1 << 63, 0),
+        (1, (1 << 64) + 7, 70),
+        (1, -(1 << 63) - 1, -10),
+        (1 << 40, 1 << 20, 10 << 60),
+        ((1 << 62) + 1, 1, (10 << 62) + 10),
+    ],
+)
+def test_scores_of_extenders_overflow_as_those_of_go(weight, score, total):
+    """Two's complement in 64 bits, whatever size of number an extender sends."""
+    pod, both = make_pod("p").build(), nodes("a", "b")
+    talk = Conversation([Counts(weight, a=score), Counts(1, b=3)], pod, both)
+
+    assert talk.filter() is None
+    wrapped = (total + (1 << 63)) % (1 << 64) - (1 << 63)
+    assert [wrapped, 30] == talk.scores().tolist()

@@ -4,7 +4,8 @@ from itertools import product
 
 import pytest
 
-from bayplan.engine.loop import Bind, BindDone, CallApi, CallsDone
+from bayplan.config import FeatureGates
+from bayplan.engine.loop import Bind, BindDone, CallApi, CallsDone, PatchPod, PermitDecision
 from bayplan.framework import ApiCall, Code, Effects, PreBindPreFlightResult, Status, unschedulable
 from bayplan.framework.contract.state import PODS_TO_ACTIVATE
 from bayplan.testing import make_node, make_pod
@@ -238,6 +239,46 @@ def test_a_slow_bind_after_what_was_prepared_at_once_is_waited_for():
     world.report(BindDone(bind.pod.uid, "no answer"))
     world.run()
     assert 'running Bind plugin "DefaultBinder": no answer' == world.condition("p").message
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_what_plugins_announce_counts_behind_its_gate_alone(on):
+    """Without NominatedNodeNameForExpectation nobody is asked ahead, and no node is published."""
+    gates = FeatureGates({"NominatedNodeNameForExpectation": on}, "1.37")
+    asked = []
+
+    class Shy:
+        name = "Shy"
+
+        def pre_bind_pre_flight(self, state, pod, node_name):
+            asked.append("preflight")
+            return None, Status(Code.SKIP)
+
+        def pre_bind(self, state, pod, node_name):
+            asked.append("pre bind")
+
+    world = world_with(Shy(), make_pod("p"), gates=gates)
+    actions = world.step()
+
+    assert ["preflight" if on else "pre bind"] == asked
+    assert 1 == len(kinds(actions, Bind))
+    assert not kinds(actions, PatchPod)
+    waiting = world_with(Waiter(), make_pod("p"), gates=gates).step()
+    assert on == bool(kinds(waiting, PatchPod))
+
+
+def test_room_of_a_pod_that_is_refused_late_wakes_others_and_not_the_pod_itself():
+    world = world_with(Waiter(), make_pod("p").req(cpu="2"))
+    world.run()
+    world.show(make_pod("q").req(cpu="2"))
+    world.run()
+    assert "unschedulable" == world.scheduler.place_of("default/q")
+    refused = PermitDecision(world.pod("p").uid, "Waiter", False, "no")
+    world.report(refused)
+    world.carry_out(world.step(limit=0))
+
+    assert "unschedulable" == world.scheduler.place_of("default/p")
+    assert "backoff" == world.scheduler.place_of("default/q")
 
 
 def test_reports_about_nobody_change_nothing():

@@ -138,8 +138,7 @@ class BindingCycles:
         binding = Binding(item, node, profile, state, shared.timing.begun, shared.now)
         uid = binding.pod.metadata.uid
         self._bindings[uid] = binding
-        waiting = self._shared.waiting
-        waits = len(waiting) > 0 and waiting.get(uid) is not None
+        waits = shared.waiting.get(uid) is not None
         binding.prepares = bool(profile.pre_bind)
         if self._expects and profile.pre_bind:
             status = run_pre_bind_pre_flight(profile, state, binding.pod, node)
