@@ -12,7 +12,7 @@ NAMES = [f"n{number:02}" for number in range(48)]
 FULL = unschedulable("the next one is full")
 
 
-class Neighbours:
+class Whole:
     """A node is refused while the next one of the row has two pods; four are an error."""
 
     name = "Neighbours"
@@ -36,6 +36,17 @@ class Neighbours:
         state.write("counts", self.counts())
         return None, None
 
+    def filter_node(self, state, pod, node):
+        self.asked.append(node.name)
+        beside = state.read("counts")[NAMES[(NAMES.index(node.name) + 1) % len(NAMES)]]
+        if beside >= 4:
+            return Status(Code.ERROR, "crushed")
+        return FULL if beside >= 2 else None
+
+
+class Neighbours(Whole):
+    """The same, and it can tell which rows a change of pods reaches."""
+
     def filter_affects(self, state, pod, rows):
         if self.tells == "raises":
             raise ValueError("no idea")
@@ -46,13 +57,6 @@ class Neighbours:
         table = self.handle.table
         return [row for row in range(table.count) if table.info(row).name in wanted]
 
-    def filter_node(self, state, pod, node):
-        self.asked.append(node.name)
-        beside = state.read("counts")[NAMES[(NAMES.index(node.name) + 1) % len(NAMES)]]
-        if beside >= 4:
-            return Status(Code.ERROR, "crushed")
-        return FULL if beside >= 2 else None
-
 
 MOVES = st.lists(st.tuples(st.booleans(), st.integers(0, len(NAMES) - 1)), min_size=1, max_size=16)
 
@@ -61,7 +65,7 @@ def engine_and_plugin(tells):
     made = []
 
     def new(args, handle):
-        made.append(Neighbours(handle, tells))
+        made.append((Neighbours if tells else Whole)(handle, tells))
         return made[-1]
 
     nodes = [make_node(name).capacity(cpu="64", pods="99").build() for name in NAMES]
@@ -79,12 +83,13 @@ def expected(placed):
 
 
 @settings(max_examples=40, deadline=None, database=None)
-@given(MOVES, st.sampled_from(["rows", "nothing"]), st.integers(1, 12))
+@given(MOVES, st.sampled_from(["rows", "nothing", ""]), st.integers(1, 12))
 @example([(True, 0)] * 4 + [(False, 0)] * 4, "rows", 1)  # to an error and back
 @example(
     [(True, 0)] + [(True, number // 2) for number in range(12)], "rows", 12
 )  # more rows than are asked singly
 @example([(True, 5), (True, 5), (False, 5)], "rows", 1)
+@example([(True, 5), (True, 5), (False, 5)], "", 1)  # one that says nothing of the kind
 def test_what_follows_pods_is_what_is_counted_anew(moves, tells, every):
     engine, _ = engine_and_plugin(tells)
     placed, pods = dict.fromkeys(NAMES, 0), {name: [] for name in NAMES}

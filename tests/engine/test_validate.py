@@ -107,3 +107,26 @@ def test_values_that_are_kept_wrongly_are_told_by_the_plugin_and_its_point(kind,
 
     assert told
     assert all(problem == f"{name}: {word}" for name, problem in told)
+
+
+@pytest.mark.parametrize("kind", [KindAnswer, RowAnswer])
+def test_whether_there_are_scores_is_told(kind):
+    *_, engine = life(1, LIMITS[0].values[0], 30)
+    answers = engine._cycle.answers_of(next(iter(engine.profiles.values())))._answers.values()
+    for item in [item for item in answers if type(item) is kind and item.scores]:
+        named = f"{item.name}: whether there are scores"
+        assert named not in item.problems()
+        item.skips_score = not item.skips_score
+        if named in item.problems():
+            return
+    raise AssertionError("nobody saw it")
+
+
+def test_how_many_candidates_there_are_is_told():
+    *_, engine = life(1, LIMITS[0].values[0], 30)
+    answers = engine._cycle.answers_of(next(iter(engine.profiles.values())))
+    kept = next(item for item in answers._candidates.values() if item._seen is not None)
+    named = f"how many candidates there are of {[answer.name for answer in kept.filters]}"
+    assert named not in kept.problems()
+    kept.count += 1
+    assert named in kept.problems()
