@@ -396,3 +396,16 @@ def test_scores_of_extenders_overflow_as_those_of_go(weight, score, total):
     assert talk.filter() is None
     wrapped = (total + (1 << 63)) % (1 << 64) - (1 << 63)
     assert [wrapped, 30] == talk.scores().tolist()
+
+
+def test_a_pod_of_a_group_that_is_placed_is_promised_no_node_any_more():
+    """Else other pods would count it twice: where it is, and where it was to go."""
+    engine = make_engine(nodes("a", "b"))
+    info = engine.cache.infos.make(make_pod("p").req({"cpu": "3"}).build())
+    engine.cache.nominator.add(info, "a")
+    decision = engine.place_in_group(info, NOW, "b")
+
+    assert "b" == decision.node_name
+    assert 0 == len(engine.cache.nominator)
+    big = make_pod("q").priority(-1).req({"cpu": "4"}).build()
+    assert "a" == engine.place(big, NOW).node_name

@@ -5,13 +5,13 @@ from itertools import count
 import numpy as np
 import pytest
 
-from bayplan.engine.loop import Bind
+from bayplan.engine.loop import Bind, PermitDecision
 from bayplan.engine.loop.timing import EVERY, Timed, Timing, status_of
 from bayplan.framework import Code, Status, Verdict
 from bayplan.plugins.priority_sort import PrioritySort
 from bayplan.testing import make_node, make_pod
 from tests.engine.loop.helper import World
-from tests.engine.loop.test_binding import Preparer, world_with
+from tests.engine.loop.test_binding import Preparer, Waiter, world_with
 
 NOBODY = Verdict(np.zeros(2, dtype=bool), Code.UNSCHEDULABLE, ("no",))
 
@@ -182,3 +182,29 @@ def test_a_binding_step_is_timed_from_its_call_to_its_end():
 
     assert world.node_of("p") == "a"
     assert ("plugin", ("Preparer", "PreBind", "Success"), 1.0) in seen
+
+
+@pytest.mark.parametrize("cpu", ["1", "9"], ids=["found", "found none"])
+def test_each_decision_is_told_once_whether_or_not_a_node_was_found(cpu):
+    """Metrics read it as what the algorithm took, from the beginning of the attempt on."""
+    ticks, seen = count(), []
+    timing = Timing(lambda: float(next(ticks)), lambda *what: seen.append(what))
+    node = make_node("a").capacity(cpu="2", memory="4Gi", pods="10")
+    world = World(node, make_pod("p").req(cpu=cpu), timing=timing)
+    world.step()
+
+    ((what, labels, seconds),) = [each for each in seen if each[0] == "algorithm"]
+    assert ("algorithm", ()) == (what, labels)
+    assert seconds >= 1
+
+
+def test_how_long_a_pod_waited_on_permit_is_told():
+    ticks, seen = count(), []
+    timing = Timing(lambda: float(next(ticks)), lambda *what: seen.append(what))
+    world = world_with(Waiter(), make_pod("p"), timing=timing)
+    world.step()
+    world.now += 7
+    world.report(PermitDecision(world.pod("p").uid, "Waiter", True))
+    world.step()
+
+    assert [("permit", ("Success",), 7.0)] == [each for each in seen if each[0] == "permit"]
