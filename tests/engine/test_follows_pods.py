@@ -110,6 +110,7 @@ def test_what_follows_pods_is_what_is_counted_anew(moves, tells, every):
         if wanted is None:
             assert "crushed" in decision.message
         else:
+            assert decision.placed, decision.message
             found = engine.node_statuses(decision)
             assert wanted == {name for name, status in found.items() if status is not None}
             assert all(found[name].reasons == FULL.reasons for name in wanted)
