@@ -3,13 +3,15 @@
 import pytest
 
 from bayplan.api import CompositePodGroup, PodGroup, convert
-from bayplan.config import from_data
+from bayplan.config import FeatureGates, from_data
+from bayplan.engine.loop import CallApi
 from bayplan.framework import Code, Placement, Status, unschedulable
 from bayplan.testing import make_node, make_pod
-from tests.engine.loop.helper import HEAD, World
+from tests.engine.loop.helper import HEAD, World, kinds
 from tests.engine.loop.test_composite_cycle import GATES, composite, part
+from tests.plugins.test_preempted_groups import group
 
-LACK = "minGroupCount (2) cannot be satisfied"
+POLICY = {"gang": {"minCount": 2}}
 
 
 class Rooms:
@@ -111,3 +113,16 @@ def test_nothing_is_scored_where_only_one_placement_fits():
     assert not plugin.proposed
     assert not any(world.node_of(name) for name in ("p-g0", "p-h0"))
     assert 0 == world.scheduler.cache.pod_count
+
+
+@pytest.mark.parametrize("generation", [0, 3])
+def test_a_condition_of_a_group_tells_which_version_of_the_group_it_is_about(generation):
+    body = {"apiVersion": "scheduling.k8s.io/v1beta1", **group("g", schedulingPolicy=POLICY)}
+    body["metadata"] |= {"generation": generation}
+    node, gates = make_node("a").capacity(cpu="1"), FeatureGates({"GenericWorkload": True}, "1.37")
+    pods = [make_pod(f"p{number}").group("g").req(cpu="1") for number in range(2)]
+    world = World(node, convert(PodGroup, body), *pods, gates=gates, config=from_data(HEAD, gates))
+    (call,) = [call for action in kinds(world.step(), CallApi) for call in action.calls]
+    (condition,) = call.body["status"]["conditions"]
+
+    assert (generation or None) == condition.get("observedGeneration")

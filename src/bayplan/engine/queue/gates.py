@@ -45,8 +45,7 @@ class Gates:
             gates = sorted(gates, key=lambda gate: gate[0] != last)
         for name, pre_enqueue in gates:
             try:
-                status = pre_enqueue(item.pod)
-                closed = status is not None and not is_success(status)
+                closed = not is_success(pre_enqueue(item.pod))
             except RAISED as error:  # as upstream, an error gates the pod
                 self._problem(profile, name, "pre_enqueue", error)
                 closed = True

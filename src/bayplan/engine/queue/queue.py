@@ -376,19 +376,16 @@ class SchedulingQueue(QueuePlaces):
         from_backoff = item.place is not Place.UNSCHEDULABLE
         return self._to_active(item, FORCE_ACTIVATE.label, now, from_backoff=from_backoff)
 
-    def flush(self, now: float) -> int:
-        """Move what has waited long enough; returns how many pods were moved."""
-        moved = 0
+    def flush(self, now: float) -> None:
+        """Move what has waited long enough."""
         for heap in (self._backoff, self._error_backoff):
             while (head := heap.peek()) is not None and not self.backoff.active(head, now):
                 self._to_active(head, BACKOFF_COMPLETE, now, from_backoff=True)
-                moved += 1
         if len(self._waiting) and now >= self._next_leftover:
             self._next_leftover = now + LEFTOVER_PERIOD
-            moved += self._flush_leftover(now)
-        return moved
+            self._flush_leftover(now)
 
-    def _flush_leftover(self, now: float) -> int:
+    def _flush_leftover(self, now: float) -> None:
         limit = self.max_in_unschedulable
         items = [
             item
@@ -396,14 +393,13 @@ class SchedulingQueue(QueuePlaces):
             if now - max(item.timestamp, item.flush_timestamp) > limit
         ]
         if not items:
-            return 0
+            return
         for item in items:
             item.was_flushed = True
             item.flush_timestamp = now
         event = UNSCHEDULABLE_TIMEOUT
-        moved = self._move(items, self._requeuing.incoming(event, None, None), now)
+        self._move(items, self._requeuing.incoming(event, None, None), now)
         self._in_flight.record(event, None, None)
-        return moved
 
     # --- changes of the configuration ---
 
