@@ -226,6 +226,34 @@ def test_only_a_cycle_that_prepares_can_be_cancelled():
     assert 0 == len(world.scheduler.bindings)
 
 
+def test_a_cycle_that_ends_another_ends_it_once():
+    ended, ready = [], []
+
+    class Together:
+        """Whose pods go on together, or not at all."""
+
+        name = "Together"
+
+        def reserve(self, state, pod, node_name):
+            return None
+
+        def unreserve(self, state, pod, node_name):
+            ended.append(pod.name)
+            other = world.pod("q" if pod.name == "p" else "p")
+            world.scheduler.bindings.cancel(other.uid, "the other one failed")
+
+        def pre_bind(self, state, pod, node_name):
+            return Effects(done=lambda: BOOM if ready else None)
+
+    world = world_with(Together(), make_pod("p"), make_pod("q"))
+    world.step(limit=2)
+    ready.append(True)
+    world.wait(1)
+
+    assert ["p", "q"] == sorted(ended)
+    assert 0 == len(world.scheduler.bindings) == world.scheduler.cache.pod_count
+
+
 def test_a_slow_bind_after_what_was_prepared_at_once_is_waited_for():
     """A pod is bound when its Binding was made, not when somebody looks at the cluster again."""
     world = world_with(Step("Ready", "at once", False))

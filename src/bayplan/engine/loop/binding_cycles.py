@@ -235,9 +235,11 @@ class BindingCycles:
 
     def poll(self) -> None:
         """Ask what binding cycles wait for; called after objects changed and every second."""
-        for binding in [self._bindings[uid] for uid in self._polling]:
-            self._poll(binding)
-            self._resume(binding)
+        for uid in list(self._polling):
+            binding = self._bindings.get(uid)
+            if binding is not None:  # the end of one may end another
+                self._poll(binding)
+                self._resume(binding)
 
     @property
     def polls(self) -> bool:
