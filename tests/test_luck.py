@@ -47,7 +47,6 @@ REASONS = {
     "global_scheduler/test_wide.py": "stands in for the pause between two tries",
     "kube/test_ha.py": "parts die and are paused for a drawn time",
     "kube/test_kueue.py": "looks again twice a second until it is over",
-    "kube/test_watch_parameters.py": "events beyond those that came would come within a moment",
     "kube/world.py": "kube-scheduler does not say that it has seen a node",
     "mutation/plugin.py": "a test that takes far longer than without the fault has noticed it",
     "mutation/test_mutation.py": "what is tested is a limit of time",

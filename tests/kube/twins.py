@@ -49,12 +49,23 @@ class Connection:
         plain: bool = False,
     ) -> tuple[int, Json]:
         """Send one request; return the status and the answer, decoded unless `plain`."""
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": media, **(extra or {})}
+        headers = {"Content-Type": media, **(extra or {})}
         data = None if body is None else json.dumps(body).encode()
-        self._http.request(method, path, data, headers)
-        answer = self._http.getresponse()
+        answer = self.open(method, path, data, headers)
         text = answer.read()
         return answer.status, text if plain else json.loads(text)
+
+    def open(
+        self,
+        method: str,
+        path: str,
+        data: bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> http.client.HTTPResponse:
+        """Send one request; return the answer as soon as it begins."""
+        allowed = {"Authorization": f"Bearer {self._token}", **(headers or {})}
+        self._http.request(method, path, data, allowed)
+        return self._http.getresponse()
 
     def patch(self, kind: str, path: str, body: Json, query: str = "") -> tuple[int, Json]:
         return self.ask("PATCH", path + query, body, MEDIA[kind])
