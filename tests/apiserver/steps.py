@@ -1,4 +1,4 @@
-"""How long single steps of the event loop take, in yardsticks.
+"""How long single steps of the event loop take, in yardsticks; loops of other threads not.
 
 Without collections of garbage, because those of a test process go through everything that tests
 ever loaded.
@@ -7,6 +7,7 @@ ever loaded.
 import asyncio
 import contextlib
 import gc
+import threading
 import time
 from asyncio import events
 from collections.abc import Iterator
@@ -26,9 +27,12 @@ class Steps:
 @contextlib.contextmanager
 def measured() -> Iterator[Steps]:
     steps, run, longest = Steps(), events.Handle._run, 0.0
+    own = threading.get_ident()
 
     def timed(handle: asyncio.Handle) -> None:
         nonlocal longest
+        if threading.get_ident() != own:
+            return run(handle)
         begun = time.thread_time()
         run(handle)
         longest = max(longest, time.thread_time() - begun)

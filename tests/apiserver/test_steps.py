@@ -10,6 +10,8 @@ import json
 import pytest
 
 from tests.apiserver.api import CONFIGMAPS, PODS, configmap, pod
+from tests.apiserver.crd import converted
+from tests.apiserver.dynamic.hooks import Hooks, elsewhere
 from tests.apiserver.steps import MOST, measured
 from tests.apiserver.test_bombs import (
     APPLY,
@@ -34,6 +36,7 @@ TABLE = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 PROTOBUF = {"accept": "application/vnd.kubernetes.protobuf"}
 AS_YAML = {"accept": "application/yaml"}
 NAMED = {"apiVersion": "apps/v1", "kind": "Deployment"}
+GATE = f"{converted.GROUP}/gates/default/g"
 
 
 def env(count=MANY):
@@ -221,6 +224,34 @@ async def test_a_list_of_large_objects_is_sent_in_parts(api):
         for item in json.loads(b"".join(stream.pieces))["items"]
         if item["metadata"]["name"] != "kube-root-ca.crt"
     ]
+
+
+@pytest.mark.parametrize(
+    ("method", "query"),
+    [("GET", ""), ("GET", "?labelSelector=a!=b"), ("GET", "?watch=1"), ("DELETE", "")],
+    ids=["list", "selected", "watch", "delete"],
+)
+@pytest.mark.parametrize("version", ["v1", "v2"])
+async def test_objects_that_a_webhook_converts_hold_nobody_up(
+    api, tmp_path, version, method, query
+):
+    hooks = Hooks(tmp_path)
+    hooks.handlers["/convert"] = converted.convert
+    gate = converted.gate("v1", "g", hostPort="h:1")
+    gate["metadata"]["annotations"] = {f"a{n}": "b" for n in range(1000)}
+    took = []
+    async with elsewhere(hooks, api.server.backend.caller):
+        await api.ok("POST", DEFINITIONS, converted.definition(hooks))
+        for _ in range(2):
+            made = await api.ok("POST", converted.path("v1"), gate)
+            stored = await api.server.store.get(GATE)
+            for n in range(200):
+                value = stored.value.replace(made["metadata"]["uid"].encode(), b"%d" % n)
+                await api.server.store.put(f"{GATE}{n}", value.replace(b'"g"', b'"g%d"' % n))
+            took.append(await longest_step(api, method, converted.path(version) + query, None, {}))
+            await clear(api)
+
+    assert min(took) < MOST
 
 
 async def put(api, obj):

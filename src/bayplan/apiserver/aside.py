@@ -12,7 +12,7 @@ end (`ApiServer`), or until it asks a webhook (`Caller`), whose time is not ours
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
@@ -82,6 +82,22 @@ async def beside(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     if getattr(asyncio.get_running_loop(), "virtual", False):  # a bayplan.clock.VirtualLoop
         return work(*given, **named)
     return await asyncio.to_thread(work, *given, **named)
+
+
+def size_of(items: Iterable[KeyValue]) -> int:
+    return sum(len(kv.value) for kv in items)
+
+
+def cut(items: list[KeyValue], most: int, size: int) -> Iterator[list[KeyValue]]:
+    """Cut a list into parts of at most so many objects and so many bytes, if not one alone."""
+    start, taken = 0, 0
+    for end, kv in enumerate(items):
+        if end > start and (end - start == most or taken + len(kv.value) > size):
+            yield items[start:end]
+            start, taken = end, 0
+        taken += len(kv.value)
+    if items:
+        yield items[start:]
 
 
 class Pauses:

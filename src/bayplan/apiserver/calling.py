@@ -20,7 +20,7 @@ import msgspec
 
 from bayplan.api import json
 from bayplan.apiserver.admission import Reader
-from bayplan.apiserver.aside import beside, leave_own_turn
+from bayplan.apiserver.aside import aside_of, beside, leave_own_turn
 from bayplan.errors import BayplanError, DecodeError
 from bayplan.trust import trusting
 
@@ -28,6 +28,7 @@ DEFAULT_TIMEOUT = 10
 MAX_ANSWER = 3 * 1024 * 1024
 CONTEXTS = 64
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 _JSON = {
     "Content-Type": "application/json",
     "Accept": "application/json",
@@ -71,10 +72,13 @@ class Caller:
             )
         return self._session
 
-    async def post(self, config: Mapping[str, Any], body: Any, timeout: float) -> Any:
-        """Send JSON and return the JSON of the answer; raises CallError.
+    async def post(
+        self, config: Mapping[str, Any], body: Any, timeout: float, read: Callable[[Any], T]
+    ) -> T:
+        """Send JSON and return what `read` makes of the JSON of the answer.
 
-        A request that has a turn for what is large waits for the answer without it.
+        Raises CallError, and what `read` raises. A large answer is read beside the event loop. A
+        request that has a turn for what is large waits for it without the turn.
         """
         leave_own_turn()
         address, name = self.address(config)
@@ -96,7 +100,7 @@ class Caller:
             raise CallError(f'Post "{shown}": context deadline exceeded') from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise CallError(f'Post "{shown}": {reason_of(error)}') from error
-        return _decoded(answer.status, text)
+        return await aside_of(len(text), lambda: read(_decoded(answer.status, text)))
 
     def address(self, config: Mapping[str, Any]) -> tuple[str, str]:
         """Where to send, and the name that the certificate must have if it is another."""

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from bayplan.apiserver.aside import aside_of, cut, size_of
 from bayplan.apiserver.codec import Codec, Object, encode_value, mark, split_mark
 from bayplan.apiserver.errors import ApiError
 from bayplan.store import Event, KeyValue, Op, Put, RangeResult, Store
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 Cache = dict[object, Any]
 Made = dict[int, Event]
+Taken = list[tuple[str, Object]]
+BATCH = 1024 * 1024  # bytes of objects in one review
 
 
 def converter_of(codec: Codec) -> Converter | None:
@@ -59,37 +62,36 @@ class Versions:
             return await self._store.put(key, value, expect=expect)
         kind = codec.kind
         if kind.version != kind.storage_version:
-            obj = codec.decode_value(value)
-            stored = kind.storage_version
-            made = await converter.convert(self._caller(), [obj], [len(value)], stored)
-            value = encode_value(made[0])[:-1] + mark(stored)
+            stored, size = kind.storage_version, len(value)
+            obj = await aside_of(size, codec.decode_value, value)
+            made = await converter.convert(self._caller(), [obj], stored)
+            value = (await aside_of(size, encode_value, made[0]))[:-1] + mark(stored)
         written = await self._store.put(key, value, expect=expect)
         return (await self.shown(codec, [written]))[0]
 
-    async def shown(self, codec: Codec, items: Sequence[KeyValue]) -> list[KeyValue]:
-        """Return stored values in the version of the codec; one review for those of another."""
-        converter, version = converter_of(codec), codec.kind.version
-        assert converter is not None
-        result = list(items)
-        foreign: list[tuple[int, bytes, Object]] = []
-        for index, kv in enumerate(items):
-            bare, stored = split_mark(kv.value)
-            stored = stored or converter.oldest
-            obj = codec.decode_value(bare)
-            converter.complete(obj, stored)
-            if stored == version:
-                result[index] = _with_value(kv, encode_value(obj)[:-1] + mark(stored))
-                continue
-            obj["apiVersion"] = f"{codec.kind.group}/{stored}"
-            obj["metadata"]["resourceVersion"] = str(kv.mod_revision)
-            foreign.append((index, mark(stored), obj))
-        if foreign:
-            objects = [obj for _, _, obj in foreign]
-            sizes = [len(items[index].value) for index, _, _ in foreign]
-            made = await converter.convert(self._caller(), objects, sizes, version)
-            for (index, end, _), obj in zip(foreign, made, strict=True):
-                result[index] = _with_value(items[index], encode_value(obj)[:-1] + end)
+    async def shown(self, codec: Codec, items: list[KeyValue]) -> list[KeyValue]:
+        """Return stored values in the version of the codec; one review for those of another.
+
+        Of many, a part is taken apart, converted and put together before the next one.
+        """
+        result: list[KeyValue] = []
+        for part in cut(items, len(items), BATCH):
+            result += await self._shown(codec, part)
         return result
+
+    async def _shown(self, codec: Codec, items: list[KeyValue]) -> list[KeyValue]:
+        converter, size = converter_of(codec), size_of(items)
+        assert converter is not None
+        taken = await aside_of(size, _taken_apart, codec, converter, items)
+        wanted = codec.kind.api_version
+        foreign = [obj for _, obj in taken if obj["apiVersion"] != wanted]
+        if foreign:
+            made = iter(await converter.convert(self._caller(), foreign, codec.kind.version))
+            taken = [
+                (stored, obj if obj["apiVersion"] == wanted else next(made))
+                for stored, obj in taken
+            ]
+        return await aside_of(size, _put_together, items, taken)
 
     async def events(
         self, codec: Codec, batch: list[Event], cache_of: Callable[[Event], Cache]
@@ -126,8 +128,25 @@ class Versions:
         return made
 
 
-def _with_value(kv: KeyValue, value: bytes) -> KeyValue:
-    return KeyValue(kv.key, value, kv.create_revision, kv.mod_revision)
+def _taken_apart(codec: Codec, converter: Converter, items: list[KeyValue]) -> Taken:
+    """Return stored objects, each with the version that it is stored in and shown as."""
+    taken: Taken = []
+    for kv in items:
+        bare, stored = split_mark(kv.value)
+        stored = stored or converter.oldest
+        obj = codec.decode_value(bare)
+        converter.complete(obj, stored)
+        obj["apiVersion"] = f"{codec.kind.group}/{stored}"
+        obj["metadata"]["resourceVersion"] = str(kv.mod_revision)
+        taken.append((stored, obj))
+    return taken
+
+
+def _put_together(items: list[KeyValue], taken: Taken) -> list[KeyValue]:
+    return [
+        KeyValue(kv.key, encode_value(obj)[:-1] + mark(stored), kv.create_revision, kv.mod_revision)
+        for kv, (stored, obj) in zip(items, taken, strict=True)
+    ]
 
 
 def _heard(task: asyncio.Task[Made]) -> None:

@@ -1,17 +1,22 @@
 """Webhooks of tests: a real HTTPS server whose answers are functions."""
 
+import asyncio
 import base64
 import json
 import ssl
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
 from bayplan.apiserver import tls
+from bayplan.apiserver.calling import Caller
 
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
+LARGEST = 8 << 20
 Handler = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -31,7 +36,7 @@ class Hooks:
         self.certificate = base64.b64encode(_bytes(files.certificate)).decode()
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(files.certificate, files.key)
-        app = web.Application()
+        app = web.Application(client_max_size=LARGEST)
         app.router.add_post("/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
@@ -43,6 +48,10 @@ class Hooks:
 
     async def __aexit__(self, *_: object) -> None:
         await self._runner.cleanup()
+
+    @property
+    def connections(self) -> int:
+        return len(self._runner.server.connections)
 
     async def _answer(self, request: web.Request) -> web.Response:
         return await self.answered(request)
@@ -90,6 +99,28 @@ class Hooks:
             "metadata": {"name": name},
             "webhooks": made,
         }
+
+
+@asynccontextmanager
+async def elsewhere(hooks: Hooks, caller: Caller) -> AsyncIterator[Hooks]:
+    """Let webhooks answer in a thread, so that their work is no step of this event loop."""
+    ready, done = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with hooks:
+            ready.set()
+            await asyncio.to_thread(done.wait)
+            while hooks.connections:  # a loop that ends leaves them open
+                await asyncio.sleep(0.01)
+
+    serving = asyncio.create_task(asyncio.to_thread(asyncio.run, serve()))
+    await asyncio.to_thread(ready.wait)
+    try:
+        yield hooks
+    finally:
+        await caller.close()
+        done.set()
+        await serving
 
 
 def _bytes(path: Path) -> bytes:

@@ -1,9 +1,9 @@
 """Custom objects between versions, by the webhook that a definition names.
 
 An object is stored in the version that was the storage version when it was written. `Converter`
-brings it into another one: objects that are read together go in one ConversionReview, up to
-`BATCH` bytes of them, and what comes back is checked as upstream checks it. Only labels and
-annotations of the metadata may change on the way.
+brings it into another one: objects that are read together go in one ConversionReview, and what
+comes back is checked as upstream checks it. Only labels and annotations of the metadata may change
+on the way.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -23,15 +23,17 @@ from bayplan.apiserver.validation.labels import validate_annotations, validate_l
 from bayplan.errors import BayplanError
 
 TIMEOUT = 30.0  # seconds, as upstream
-BATCH = 1024 * 1024
 GROUP = "apiextensions.k8s.io"
 Object = dict[str, Any]
+T = TypeVar("T")
 
 
 class Poster(Protocol):
-    """Sends JSON to a webhook and returns the JSON of its answer."""
+    """Sends JSON to a webhook and returns what `read` makes of the JSON of its answer."""
 
-    async def post(self, config: Mapping[str, Any], body: Any, timeout: float) -> Any: ...
+    async def post(
+        self, config: Mapping[str, Any], body: Any, timeout: float, read: Callable[[Any], T]
+    ) -> T: ...
 
 
 class ConversionError(BayplanError):
@@ -76,45 +78,36 @@ class Converter:
             fill(obj, schema)
 
     async def convert(
-        self, poster: Poster, objects: Sequence[Object], sizes: Sequence[int], version: str
+        self, poster: Poster, objects: Sequence[Object], version: str
     ) -> list[Object]:
-        """Return the objects in another version; `sizes` are their lengths in bytes."""
-        wanted = f"{self.group}/{version}"
-        made: list[Object] = []
-        start = 0
-        while start < len(objects):
-            end, held = start + 1, sizes[start]
-            while end < len(objects) and held + sizes[end] <= BATCH:
-                held += sizes[end]
-                end += 1
-            made += await self._ask(poster, objects[start:end], wanted)
-            start = end
-        schema = self._schemas.get(version)
-        return made if schema is None else [prune_root(obj, schema, "", []) for obj in made]
-
-    async def _ask(self, poster: Poster, objects: Sequence[Object], wanted: str) -> list[Object]:
-        uid = str(uuid.uuid4())
+        """Return the objects in another version, asked for once."""
+        uid, wanted = str(uuid.uuid4()), f"{self.group}/{version}"
         review = {
             "kind": "ConversionReview",
             "apiVersion": f"{GROUP}/{self._review}",
             "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": list(objects)},
         }
-        given = objects[0]["apiVersion"]
-        failed = f"conversion webhook for {given}, Kind={self.kind}"
-        try:
-            answer = await poster.post(self._config, review, TIMEOUT)
+        failed = f"conversion webhook for {objects[0]['apiVersion']}, Kind={self.kind}"
+
+        def read(answer: Any) -> list[Object]:
             found = self._converted(answer, uid)
+            if len(found) != len(objects):
+                text = f"{failed} returned {len(found)} objects, expected {len(objects)}"
+                raise ApiError(500, "", text)
+            try:
+                for original, made in zip(objects, found, strict=True):
+                    _check(original, made, wanted)
+            except ConversionError as error:
+                raise ApiError(500, "", f"{failed} returned invalid {error}") from error
+            schema = self._schemas.get(version)
+            return found if schema is None else [prune_root(each, schema, "", []) for each in found]
+
+        try:
+            return await poster.post(self._config, review, TIMEOUT, read)
+        except ApiError:
+            raise
         except BayplanError as error:
             raise ApiError(500, "", f"{failed} failed: {error}") from error
-        if len(found) != len(objects):
-            text = f"{failed} returned {len(found)} objects, expected {len(objects)}"
-            raise ApiError(500, "", text)
-        try:
-            for original, made in zip(objects, found, strict=True):
-                _check(original, made, wanted)
-        except ConversionError as error:
-            raise ApiError(500, "", f"{failed} returned invalid {error}") from error
-        return found
 
     def _converted(self, answer: Any, uid: str) -> list[Object]:
         if self._review == "v1":

@@ -38,8 +38,7 @@ async def converted(backend: Backend, given: Kind, wanted: Kind, obj: Object) ->
     named = {"kind": given.kind, **obj, "apiVersion": given.api_version}
     converter = getattr(given, "converter", None)
     if converter is not None:
-        size = len(msgspec.json.encode(named))
-        made = await converter.convert(backend.caller, [named], [size], wanted.version)
+        made = await converter.convert(backend.caller, [named], wanted.version)
         return cast("Object", made[0])
     named = cast("Object", clone(named))
     to_stored, to_view = backend.codec(given).to_stored, backend.codec(wanted).to_view

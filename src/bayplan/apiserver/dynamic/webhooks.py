@@ -141,7 +141,8 @@ async def ask(caller: Caller, hook: Webhook, attrs: Attributes, request: Request
         },
     }
     try:
-        answer = await caller.post(hook.given.get("clientConfig") or {}, review, hook.timeout)
+        config = hook.given.get("clientConfig") or {}
+        answer = await caller.post(config, review, hook.timeout, lambda answer: answer)
     except CallError as error:
         raise CallError(f"failed to call webhook: {error}") from error
     response = _verified(answer, uid, version)

@@ -7,12 +7,12 @@ look inside objects. Long lists are sent in chunks so that other requests get th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from typing import NamedTuple
 
 import msgspec
 
-from bayplan.apiserver.aside import LARGE, Pauses, aside_of, beside, turn
+from bayplan.apiserver.aside import LARGE, Pauses, aside_of, beside, cut, size_of, turn
 from bayplan.apiserver.backend import Backend
 from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.errors import (
@@ -109,10 +109,6 @@ def is_long(request: Request, page: Page) -> bool:
     return len(page.items) > ASIDE_ITEMS or size_of(page.items) * factor >= LARGE
 
 
-def size_of(items: Iterable[KeyValue]) -> int:
-    return sum(len(kv.value) for kv in items)
-
-
 def _shown_list(request: Request, codec: Codec, page: Page) -> Answer:
     """Return a list in a form that needs a look into every object."""
     output = request.output
@@ -148,18 +144,6 @@ def whole_list(codec: Codec, page: Page) -> Answer | Stream:
     if len(parts) <= 1:
         return Answer(200, head + b",".join(map(codec.item, page.items)) + b"]}")
     return Stream(200, _list_chunks(codec, head, parts), packed=True)
-
-
-def cut(items: list[KeyValue], most: int, size: int) -> Iterator[list[KeyValue]]:
-    """Cut a list into parts of at most so many objects that end when they have so many bytes."""
-    start, taken = 0, 0
-    for end, kv in enumerate(items, 1):
-        taken += len(kv.value)
-        if end - start == most or taken >= size:
-            yield items[start:end]
-            start, taken = end, 0
-    if start < len(items):
-        yield items[start:]
 
 
 async def _protobuf_list(codec: Codec, page: Page) -> Answer | Stream:
