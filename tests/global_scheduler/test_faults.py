@@ -240,6 +240,36 @@ async def test_nobody_is_forgotten_who_comes_just_as_a_write_ends():
     await service.stop()
 
 
+@pytest.mark.parametrize("ahead", [False, True])
+async def test_what_fails_of_itself_takes_nothing_with_it(ahead):
+    """Requests of one batch, of which the second meets a mistake of ours."""
+    store = Flaky()
+    service = service_on(store)
+    await service.start()
+    before = snapshot(service.table)
+    if ahead:
+        store.gate = asyncio.Event()
+        under_way = asyncio.create_task(service.create(with_id(ask(1, count=1))))
+        await store.entered.wait()
+    together = [
+        asyncio.create_task(service.create(with_id(ask(1, count=1)))),
+        asyncio.create_task(service.writer.do(lambda: 1 / 0)),
+        asyncio.create_task(service.create(with_id(ask(1, count=1)))),
+    ]
+    if ahead:
+        await until(lambda: service.writer.waiting == 3)
+        store.gate.set()
+        await under_way
+    first, failed, third = await asyncio.gather(*together, return_exceptions=True)
+
+    assert isinstance(failed, UnavailableError)
+    assert {first.id, third.id} <= set(service.ledger.records)
+    for identity in list(service.ledger.records):
+        await service.release(identity)
+    assert before == snapshot(service.table)
+    await service.stop()
+
+
 async def release_of(service, created):
     """Release what is still being written."""
     [identity] = service.ledger.records

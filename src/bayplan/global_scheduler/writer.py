@@ -199,13 +199,7 @@ class Writer:
             return
         jobs = self._waiting(BATCH - len(batch.jobs))
         self._writing += jobs
-        try:
-            self._run(batch, jobs)
-        except Exception as cause:  # nobody else would see it
-            log.exception("deciding ahead failed")
-            decided = {id(entry.job) for entry in batch.entries}
-            lost = [job for job in jobs if id(job) not in decided]
-            _fail(lost, UnavailableError(f"deciding failed: {cause}"))
+        self._run(batch, jobs)
 
     def _forget_ahead(self) -> list[_Job]:
         """Take back what was decided ahead; returns its jobs."""
@@ -366,6 +360,10 @@ class Writer:
                     refused.append(job)
                 else:
                     batch.refused.append((job, problem))
+                continue
+            except Exception as cause:  # of this request only: the others are decided already
+                log.exception("deciding failed")
+                _fail([job], UnavailableError(f"deciding failed: {cause}"))
                 continue
             if entry is None:
                 batch.left = jobs[number:]
