@@ -5,12 +5,32 @@ from types import SimpleNamespace
 
 import pytest
 
-from bayplan.engine.queue import AlreadyQueuedError, Place, QueuedPod
+from bayplan.engine.queue import (
+    AlreadyQueuedError,
+    HintIndex,
+    Place,
+    QueuedPod,
+    SchedulingQueue,
+)
 from bayplan.engine.queue.changes import ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE
-from bayplan.framework.contract.events import ActionType, ClusterEvent, Resource
+from bayplan.framework.contract.events import (
+    ActionType,
+    ClusterEvent,
+    QueueingHint,
+    Resource,
+    on,
+)
 from bayplan.plugins.priority_sort import PrioritySort, priority_key
 from bayplan.testing import make_node, make_pod
-from tests.engine.queue.helper import BROKEN, GATES, NODE_ADD_ONLY, PICKY, POD_DELETE, make_queue
+from tests.engine.queue.helper import (
+    BROKEN,
+    GATES,
+    NODE_ADD_ONLY,
+    PICKY,
+    POD_DELETE,
+    FakeNominations,
+    make_queue,
+)
 
 NODE_TAINT = ClusterEvent(Resource.NODE, ActionType.UPDATE_NODE_TAINT)
 
@@ -525,10 +545,6 @@ def test_metrics_by_plugin():
 
 
 def test_pods_alike_are_ruled_out_by_one_hint():
-    from bayplan.engine.queue import HintIndex, SchedulingQueue
-    from bayplan.framework.contract.events import QueueingHint, on
-    from tests.engine.queue.helper import FakeNominations
-
     def roomy(pod, old, new):
         return QueueingHint.QUEUE if new.name == "roomy" else QueueingHint.SKIP
 
@@ -562,3 +578,33 @@ def test_gauges_can_be_read_while_another_thread_changes_the_queue(monkeypatch):
     monkeypatch.setattr(QueuedPod, "rejectors", property(meanwhile))
 
     assert {(NODE_ADD_ONLY, "default-scheduler"): 3} == queue.unschedulable_by_plugin()
+
+
+def test_equals_that_one_event_wakes_come_in_the_order_of_the_plugins_that_rejected_them():
+    """Not in that of a set of names, which differs from one run of a program to the next."""
+    plugins = [f"Plugin{number}" for number in range(20)]
+    events = {name: (on(Resource.NODE, ActionType.ADD),) for name in plugins}
+    index = HintIndex({"default-scheduler": events})
+    queue = SchedulingQueue(index, FakeNominations(), sort_key=priority_key, problem=print)
+    for name in plugins:
+        queue.add(make_pod(name.lower()).build(), 0)
+    for name in plugins:
+        fail(queue, queue.pop(), 0, name)
+
+    queue.move_all(NODE_ADD, None, make_node().build(), 10)
+
+    assert [name.lower() for name in plugins] == names(queue)
+
+
+@pytest.mark.parametrize("pending", [(), (NODE_ADD_ONLY,)], ids=["waits", "is active already"])
+def test_a_pod_that_is_to_be_tried_again_takes_the_place_of_the_timestamp_it_is_given(pending):
+    queue = make_queue()
+    for now, name in enumerate("ab"):
+        queue.add(make_pod(name).build(), now)
+    item = queue.pop()
+    queue.move_all(NODE_ADD, None, make_node().build(), 2)  # brings it back at once if it pends
+    fail(queue, item, 3, POD_DELETE, pending=pending)
+
+    queue.retry(item, 0, 3)
+
+    assert ["a", "b"] == names(queue)

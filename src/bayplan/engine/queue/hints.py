@@ -38,7 +38,8 @@ class Match:
 
     def __init__(self, by_profile: dict[str, Hints]) -> None:
         self.by_profile = by_profile
-        self.plugins = frozenset(name for hints in by_profile.values() for name, _ in hints)
+        named = [name for hints in by_profile.values() for name, _ in hints]
+        self.plugins = tuple(dict.fromkeys(named))  # no set: pods are woken in this order
 
 
 class HintIndex:

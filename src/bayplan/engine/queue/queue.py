@@ -367,7 +367,10 @@ class SchedulingQueue(QueuePlaces):
         """Let a pod that came back be tried at once, at the place that a timestamp gives it."""
         if self._pods.get(item.key) is item:
             item.timestamp, item.unschedulable_count = timestamp, 0
-            self._activate(item.pod, now)
+            if item.place is Place.ACTIVE:
+                self._active.refresh(item)
+            else:
+                self._activate(item.pod, now)
 
     def _activate(self, pod: Pod, now: float) -> bool:
         item = self._pods.get(pod.key)
