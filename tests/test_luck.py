@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-SLEEPS = {"time.sleep", "asyncio.sleep"}
+SLEEPS = {"time.sleep", "asyncio.sleep", "page.wait_for_timeout"}
 LOOP_CLOCK = "loop.time"
 LOOP_CLOCKS = {LOOP_CLOCK, "asyncio.get_running_loop().time"}
 CLOCKS = {"time.monotonic", "time.time", LOOP_CLOCK}
@@ -26,27 +26,40 @@ COSTS = {"resource.getrusage", "os.times"} | {
 PATIENCE = 60  # seconds that a busy machine may take for anything; nobody waits so long for a pass
 MEMORY = re.compile(r"/proc/\w+/statm")
 FREE_DRAW = re.compile(r"random\.[a-z]\w*")  # not of random.Random(seed)
-WAITS = {"settimeout", "wait", "join", "communicate"}
+WAITS = {"settimeout", "wait", "join", "communicate", "result"}
+LIMITED = {  # what takes a limit, and as which argument
+    "asyncio.timeout": 0,
+    "asyncio.wait_for": 1,
+    "threading.Timer": 0,
+    "select.select": 3,
+    "socket.create_connection": 1,
+    "aiohttp.ClientTimeout": 0,
+}
 SIMULATED = {"world.wait", "cluster.wait", "client.wait_until_bound"}
 SIGNS = re.compile(
-    r"sleep|timeout|wait_for|\.(?:wait|join|communicate)\([A-Z\d]|"
+    r"sleep|timeout|wait_for|Timer|select|create_connection|"
+    r"\.(?:wait|join|communicate|result)\([A-Z\d]|"
     r"time\.|time\(|times\(|rusage|statm|import random"
 )
 REASONS = {
     "apiserver/steps.py": "tells CPU time in yardsticks",
     "apiserver/fuzz.py": "draws a seed where none is given, and prints it",
     "apiserver/test_service_addresses.py": "a store that lets others go first",
+    "apiserver/test_crash.py": "the server dies at a drawn time",
     "apiserver/test_watchdog.py": "what is tested is a clock; it holds the loop for so long",
     "attack.py": "prints how long each part took",
     "conftest.py": "draws a seed where none is given, and prints it",
     "conformance/api/replay.py": "events beyond the recorded ones would come within a moment",
     "conformance/kubectl/replay.py": "lines beyond the recorded ones would come within a moment",
+    "conformance/live/replay.py": "events beyond the recorded ones would come within a moment",
     "effort.py": "tells CPU time in yardsticks",
     "global_scheduler/test_placing.py": "stands in for the pause between two tries",
     "global_scheduler/test_several.py": "stands in for the pause between two tries",
     "global_scheduler/test_wide.py": "stands in for the pause between two tries",
     "kube/test_ha.py": "parts die and are paused for a drawn time",
     "kube/test_kueue.py": "looks again twice a second until it is over",
+    "kube/test_live.py": "the network breaks at a drawn time",
+    "kube/test_same_as_kube_scheduler.py": "what either says beyond that comes within a moment",
     "kube/world.py": "kube-scheduler does not say that it has seen a node",
     "mutation/plugin.py": "a test that takes far longer than without the fault has noticed it",
     "mutation/test_mutation.py": "what is tested is a limit of time",
@@ -65,6 +78,12 @@ def _virtual(tree: ast.Module) -> bool:
     return bool(names & {"run_virtual", "virtual", "VirtualLoop"})
 
 
+def _awake(node: ast.AST) -> bool:
+    """Tell whether a function is a test that pytest runs on a loop of real time."""
+    test = isinstance(node, ast.AsyncFunctionDef) and node.name.startswith("test_")
+    return test and not any("virtual" in ast.unparse(each) for each in node.decorator_list)
+
+
 def _called(call: ast.Call) -> str:
     """Return `module.function`, or nothing where something else is called."""
     func = call.func
@@ -80,7 +99,7 @@ def _short(call: ast.Call, usual: dict[str, ast.expr]) -> bool:
     `go.wait(3)` is a thread's; `world.wait(3)` and `cluster.wait(3)` are of simulated time.
     """
     waits = isinstance(call.func, ast.Attribute) and call.func.attr in WAITS
-    place = {"asyncio.timeout": 0, "asyncio.wait_for": 1}.get(_called(call), 0 if waits else None)
+    place = LIMITED.get(_called(call), 0 if waits else None)
     limits = [word.value for word in call.keywords if word.arg == "timeout"]
     if place is not None:
         limits += call.args[place : place + 1]
@@ -89,9 +108,29 @@ def _short(call: ast.Call, usual: dict[str, ast.expr]) -> bool:
 
 
 def _few(limit: ast.expr, usual: dict[str, ast.expr]) -> bool:
+    """Tell whether a limit is, or may be, below what a busy machine takes."""
     limit = usual.get(limit.id, limit) if isinstance(limit, ast.Name) else limit
+    if isinstance(limit, ast.IfExp):
+        return _few(limit.body, usual) or _few(limit.orelse, usual)
+    if isinstance(limit, ast.Call) and ast.unparse(limit.func).endswith(".get"):
+        return len(limit.args) > 1 and _few(limit.args[1], usual)
     seconds = isinstance(limit, ast.Constant) and isinstance(limit.value, int | float)
     return seconds and limit.value < PATIENCE
+
+
+def _polls(node: ast.AST) -> bool:
+    """Tell whether a loop can end by something else than time, or its last turn."""
+    leaves = any(isinstance(each, ast.Break | ast.Return | ast.Raise) for each in ast.walk(node))
+    if isinstance(node, ast.While):
+        return leaves or not _clocked(node.test)
+    return isinstance(node, ast.AsyncFor) or (isinstance(node, ast.For) and leaves)
+
+
+def _clocked(test: ast.expr) -> bool:
+    """Tell whether a condition asks nothing but a clock."""
+    if isinstance(test, ast.BoolOp):
+        return all(map(_clocked, test.values))
+    return any(isinstance(each, ast.Call) and _called(each) in CLOCKS for each in ast.walk(test))
 
 
 def _deadline(node: ast.BinOp, usual: dict[str, ast.expr]) -> bool:
@@ -114,16 +153,17 @@ def _usual(node: ast.AST) -> dict[str, ast.expr]:
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return {}
     given, defaults = node.args.args, node.args.defaults
-    last = given[len(given) - len(defaults) :]
-    return {argument.arg: value for argument, value in zip(last, defaults, strict=True)}
+    last = [*given[len(given) - len(defaults) :], *node.args.kwonlyargs]
+    values = zip(last, [*defaults, *node.args.kw_defaults], strict=True)
+    return {argument.arg: value for argument, value in values if value is not None}
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
     return {
         ast.unparse(target): node.value
         for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
     }
 
 
@@ -135,15 +175,22 @@ def found_in(text: str) -> list[str]:
     """
     if not SIGNS.search(text):
         return []
-    tree = ast.parse(text)
-    virtual, found = _virtual(tree), []
+    tree, found = ast.parse(text), []
     usual = _constants(tree)
     draws = "import random" in text.splitlines()
 
-    def walk(node: ast.AST, *, loop: bool, checked: bool) -> None:
+    def walk(
+        node: ast.AST,
+        *,
+        virtual: bool,
+        loop: bool = False,
+        polled: bool = False,
+        checked: bool = False,
+    ) -> None:
         if isinstance(node, ast.Call):
             called = _called(node)
-            if called in SLEEPS and not (loop or virtual or ast.unparse(node.args[0]) == "0"):
+            simulated = virtual and called != "time.sleep"
+            if called in SLEEPS and not (polled or simulated or ast.unparse(node.args[0]) == "0"):
                 found.append(f"{node.lineno}: {ast.unparse(node)} waits without a condition")
             if not virtual and _short(node, usual):
                 found.append(f"{node.lineno}: {ast.unparse(node)} is short for a busy machine")
@@ -163,11 +210,13 @@ def found_in(text: str) -> list[str]:
             found.append(f"{node.lineno}: pages of memory tell about the machine")
         function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         loop = not function and (loop or isinstance(node, ast.While | ast.For | ast.AsyncFor))
+        polled = not function and (polled or _polls(node))
         checked = checked or isinstance(node, ast.Assert)
+        virtual = virtual and not _awake(node)
         for child in ast.iter_child_nodes(node):
-            walk(child, loop=loop, checked=checked)
+            walk(child, virtual=virtual, loop=loop, polled=polled, checked=checked)
 
-    walk(tree, loop=False, checked=False)
+    walk(tree, virtual=_virtual(tree))
     return found
 
 
@@ -186,6 +235,20 @@ def test_no_test_hangs_on_luck():
         ("while not done():\n    time.sleep(1)", 0),
         ("from bayplan.clock import run_virtual\nasyncio.sleep(1)", 0),
         ("asyncio.sleep(0)", 0),
+        ("from bayplan.clock import run_virtual\ntime.sleep(1)", 1),
+        ("from x import run_virtual\nasync def test_it():\n    asyncio.sleep(1)", 1),
+        ("from x import virtual\n@virtual\nasync def test_it():\n    asyncio.sleep(1)", 0),
+        ("for turn in range(9):\n    time.sleep(1)", 1),
+        ("for turn in range(9):\n    if done():\n        break\n    time.sleep(1)", 0),
+        ("while time.monotonic() < later:\n    time.sleep(1)", 1),
+        ("while time.monotonic() < later and not done():\n    time.sleep(1)", 0),
+        ("until = time.monotonic() + (60 if step else 10)", 1),
+        ("until = time.monotonic() + step.get('seconds', 10)", 1),
+        ("LIMIT: float = 5\nasyncio.timeout(LIMIT)", 1),
+        ("def until(*, limit=5):\n    asyncio.timeout(limit)", 1),
+        ("threading.Timer(5, go_on.set)", 1),
+        ("select.select([pipe], [], [], 0.5)", 1),
+        ("future.result(5)", 1),
         ("asyncio.timeout(10)", 1),
         ("asyncio.timeout(60)", 0),
         ("SECONDS = 5\nasyncio.timeout(SECONDS)", 1),
@@ -219,6 +282,20 @@ def test_no_test_hangs_on_luck():
         "polled",
         "virtual",
         "turn",
+        "thread of virtual time",
+        "real test beside virtual time",
+        "virtual test",
+        "turns",
+        "turns with an end",
+        "time passes",
+        "time passes or a condition",
+        "short in a case",
+        "short by default",
+        "named with a type",
+        "by keyword",
+        "timer",
+        "select",
+        "future",
         "short",
         "patient",
         "named",

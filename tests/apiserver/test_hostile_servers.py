@@ -16,6 +16,7 @@ from bayplan.clock import run_virtual
 from tests.apiserver.api import Api
 from tests.apiserver.extension import GROUP, NAMED, ONE, RESOURCES, SERVICES, condition
 from tests.apiserver.test_edge import answer, connect, head, serving
+from tests.waiting import wait_for
 
 BASE = f"/apis/{GROUP}/v1"
 TIDES = f"{BASE}/namespaces/default/tides"
@@ -224,14 +225,16 @@ async def test_an_answer_that_breaks_off_ends_the_answer(api, raw):
 
 
 async def test_nobody_locks_himself_out_of_the_apiservices(api, raw):
-    raw.answers["/apis/apiregistration.k8s.io/v1"] = ok(b'{"resources": []}')
+    own = "/apis/apiregistration.k8s.io/v1"
+    raw.answers[own] = ok(b'{"resources": []}')
     await api.ok("POST", NAMED, named())
-    own = service(raw.port, "v1.apiregistration.k8s.io", caBundle=raw.bundle)
-    await api.call("POST", SERVICES, own)
-    await api.server._aggregator._sync()
-    for _ in range(50):
-        await asyncio.sleep(0.01)
-        assert 200 == (await api.call("GET", SERVICES)).status
+    to_itself = service(raw.port, "v1.apiregistration.k8s.io", caBundle=raw.bundle)
+    await api.ok("POST", SERVICES, to_itself)
+    await api.ok("POST", SERVICES, service(raw.port, caBundle=raw.bundle))
+    await wait_for(lambda: any(BASE.encode() in head for head in raw.heads))  # which came later
+
+    assert 200 == (await api.call("GET", SERVICES)).status
+    assert not [head for head in raw.heads if own.encode() in head]
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,7 @@ async def test_large_objects_go_on_while_others_wait_for_conversions(api, tmp_pa
             asyncio.create_task(api.call("POST", converted.path("v2"), gate)) for gate in gates
         ]
         for _ in writes:
-            await asyncio.wait_for(asked.acquire(), 20)
+            await asyncio.wait_for(asked.acquire(), 60)
         other = await api.call("POST", CONFIGMAPS, configmap("d") | {"data": {"a": long}})
         answered.set()
         answers = await asyncio.gather(*writes)

@@ -107,7 +107,7 @@ async def test_the_end_does_not_wait_for_a_function_that_hangs():
     async def send(event):
         sent.append((event["type"], go_on.is_set()))
 
-    late = threading.Timer(20, go_on.set)
+    late = threading.Timer(60, go_on.set)
     late.start()
     await app({"type": "lifespan"}, receive, send)
     late.cancel()

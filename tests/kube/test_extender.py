@@ -133,9 +133,8 @@ async def test_kube_scheduler_filters_scores_preempts_and_binds_by_us(
     bound = []
 
     def bind(pod_name, namespace, uid, node):
-        asyncio.run_coroutine_threadsafe(client.bind(namespace, pod_name, uid, node), loop).result(
-            9
-        )
+        binding = client.bind(namespace, pod_name, uid, node)
+        asyncio.run_coroutine_threadsafe(binding, loop).result(60)
         bound.append((pod_name, node))
 
     files = certificates(tmp_path) if secure else {}

@@ -292,8 +292,19 @@ def told_by(item, told, *, any_node):
     )
 
 
+def announced(item):
+    """The reason of the event that a scheduler writes about such a pod, if any."""
+    if is_bound(item):
+        return "Scheduled"
+    waits = condition(item).get("reason") == "Unschedulable"
+    return "FailedScheduling" if waits else None
+
+
 async def observe(world, free):
-    """All pods as they are once nothing has changed for a moment."""
+    """All pods as they are once each has its event and nothing has changed for a moment."""
+    for item in await world.all_pods():
+        if reason := announced(item):
+            await world.event(item["metadata"]["name"], reason)
     last, since = {}, asyncio.get_running_loop().time()
     while asyncio.get_running_loop().time() - since < QUIET:
         now = {}
@@ -319,8 +330,10 @@ async def run_all(cluster, scheduler, folder):
             process = World(cluster, "unused", folder).scheduler(scheduler)
         try:
             results[name] = await observe(world, await scenario(world))
-        except AssertionError as problem:
-            results[name] = f"{scheduler}: {problem}\n{process.last_words()}"
+        except (AssertionError, TimeoutError) as problem:
+            results[name] = (
+                f"{scheduler}: {type(problem).__name__} {problem}\n{process.last_words()}"
+            )
         finally:
             await world.stop()
     process.stop()
