@@ -161,7 +161,7 @@ class Writer:
             raise UnavailableError(STOPPING)
         job = _Job(step, asyncio.get_running_loop().create_future())
         self._jobs.put_nowait(job)
-        if self._storing is not None and self._jobs.qsize() == 1:
+        if self._storing is not None:
             asyncio.get_running_loop().call_soon(self._look_ahead)
         answer: T = await job.done
         return answer
@@ -178,7 +178,6 @@ class Writer:
                     jobs = await self._write(jobs)
                 except Exception as cause:  # the writer must live on for the other requests
                     log.exception("writing a batch failed")
-                    self._forget_ahead()
                     _fail(self._writing, UnavailableError(f"writing failed: {cause}"))
                     jobs = []
             self._writing = []
@@ -263,8 +262,7 @@ class Writer:
         """Store a batch; what comes meanwhile is decided on top of it."""
         if not self._crowded and not batch.left:
             self._storing = batch
-            if not self._jobs.empty():
-                asyncio.get_running_loop().call_soon(self._look_ahead)
+            asyncio.get_running_loop().call_soon(self._look_ahead)
         try:
             written = await self.ledger.write(batch.ops, taking=taking)
         finally:
@@ -334,7 +332,11 @@ class Writer:
         else:
             self._forget_ahead()
             batch = new
-            self._run(batch, jobs)
+            try:
+                self._run(batch, jobs)
+            except Exception:
+                self._undo(batch.entries)
+                raise
         for job, problem in batch.refused:
             if not job.done.done():
                 job.done.set_exception(problem)
