@@ -332,11 +332,7 @@ class Writer:
         else:
             self._forget_ahead()
             batch = new
-            try:
-                self._run(batch, jobs)
-            except Exception:
-                self._undo(batch.entries)
-                raise
+            self._run(batch, jobs)
         for job, problem in batch.refused:
             if not job.done.done():
                 job.done.set_exception(problem)
