@@ -2,12 +2,16 @@
 
 import base64
 import json
+import threading
 
 import pytest
 
 from bayplan.api.user import User
+from bayplan.apiserver import escalation
 from tests.apiserver.api import CONFIGMAPS, PODS, Api, configmap, pod
 from tests.apiserver.test_certificates import ask
+from tests.apiserver.test_watchdog import spy
+from tests.effort import at_most
 
 GROUP = "rbac.authorization.k8s.io"
 RBAC = f"/apis/{GROUP}/v1"
@@ -71,6 +75,44 @@ async def as_bob(api, method, path, body=None, **headers):
 
 
 # -- granting ------------------------------------------------------------------------------------
+
+
+MANY = [rule(["get"], [f"r{n}"]) for n in range(3000)]
+WIDE = rule([f"v{n}" for n in range(2000)], [f"q{n}" for n in range(2000)])
+
+
+@pytest.mark.parametrize(
+    "wanted", [MANY[1500:], [WIDE], [*MANY[:10], WIDE]], ids=["many", "wide", "both"]
+)
+async def test_rules_without_number_are_not_compared_for_ever(rbac, monkeypatch, wanted):
+    """As many as can be sent would keep the event loop for minutes."""
+    await grant(rbac, "holder", rule(["create"], ["clusterroles"], [GROUP]), *MANY)
+    threads = spy(monkeypatch, "bayplan.apiserver.escalation._missing")
+    owned = rbac.server.backend.authorizer.rules(User("bob"), "")
+
+    refused = await as_bob(
+        rbac, "POST", f"{RBAC}/clusterroles", {"metadata": {"name": "x"}, "rules": wanted}
+    )
+    with at_most(200):
+        assert escalation._missing(owned, wanted)
+
+    assert 403 == refused.status
+    assert "not currently held" in refused.body["message"]
+    assert threading.get_ident() not in threads[:1]
+
+
+async def test_a_few_hundred_rules_can_be_granted_by_who_has_them(rbac):
+    few = MANY[:400]
+    await grant(rbac, "holder", rule(["create"], ["clusterroles"], [GROUP]), *few)
+
+    await as_bob(rbac, "POST", f"{RBAC}/clusterroles", {"metadata": {"name": "x"}, "rules": few})
+    wider = {"metadata": {"name": "y"}, "rules": [*few, rule(["get"], ["secrets"])]}
+    refused = await as_bob(rbac, "POST", f"{RBAC}/clusterroles", wider)
+
+    assert 400 == len((await rbac.ok("GET", f"{RBAC}/clusterroles/x"))["rules"])
+    assert refused.body["message"].endswith(
+        'held:\n{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}'
+    )
 
 
 async def test_who_may_bind_does_not_become_an_admin(rbac):

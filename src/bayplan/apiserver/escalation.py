@@ -1,16 +1,19 @@
 """Nobody grants by RBAC what they do not have.
 
 Who writes a role needs all that it grants, or the verb `escalate` on it; who binds one needs all
-that it grants, or the verb `bind` on it. Members of system:masters may do both. The comparison
-is bounded: a role whose rules are too many to compare cannot be granted by those who need one.
+that it grants, or the verb `bind` on it. Members of system:masters may do both. Rules are compared
+beside the event loop, and so many at most: a role whose rules are too many to compare cannot be
+granted by those who need one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import product
+from typing import NamedTuple
 
+from bayplan.apiserver.aside import beside
 from bayplan.apiserver.auth import MASTERS
 from bayplan.apiserver.authorization import RBAC, Action, Authorizer
 from bayplan.apiserver.codec import Object
@@ -18,7 +21,7 @@ from bayplan.apiserver.errors import ApiError, forbidden, not_found
 from bayplan.apiserver.request import Request
 
 ROLES, BINDINGS = ("roles", "clusterroles"), ("rolebindings", "clusterrolebindings")
-MAX_COMPARISONS = 100_000
+MAX_COST = 1_000_000  # values that are looked up while rules are compared: half a second
 NEEDS_ALL = "must have cluster-admin privileges to use the aggregationRule"
 _EVERYTHING = (
     {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
@@ -28,7 +31,7 @@ _EVERYTHING = (
 _COLLECTED = ("ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation")
 
 
-def check(authorizer: Authorizer, request: Request, obj: Object, old: Object | None) -> None:
+async def check(authorizer: Authorizer, request: Request, obj: Object, old: Object | None) -> None:
     """Raise a 403 if writing this role or binding would grant more than the writer has."""
     kind = request.kind
     if kind.group != RBAC or request.subresource or MASTERS in request.user.groups:
@@ -36,9 +39,9 @@ def check(authorizer: Authorizer, request: Request, obj: Object, old: Object | N
     if old is not None and _content(obj) == _content(old):
         return
     if kind.resource in ROLES:
-        _check_role(authorizer, request, obj, old)
+        await _check_role(authorizer, request, obj, old)
     elif kind.resource in BINDINGS:
-        _check_binding(authorizer, request, obj)
+        await _check_binding(authorizer, request, obj)
 
 
 def _content(obj: Object) -> Object:
@@ -46,15 +49,17 @@ def _content(obj: Object) -> Object:
     return {**obj, "metadata": metadata}
 
 
-def _check_role(authorizer: Authorizer, request: Request, obj: Object, old: Object | None) -> None:
+async def _check_role(
+    authorizer: Authorizer, request: Request, obj: Object, old: Object | None
+) -> None:
     kind = request.kind
     asked = Action("escalate", RBAC, kind.resource, "", request.namespace, request.name)
     if authorizer.allows(request.user, asked)[0]:
         return
-    _confirm(authorizer, request, obj, obj.get("rules") or [])
+    await _confirm(authorizer, request, obj, obj.get("rules") or [])
     if _aggregates(obj) or (old is not None and _aggregates(old)):
         owned = authorizer.rules(request.user, request.namespace)
-        if _missing(owned, list(_EVERYTHING)):
+        if await beside(_missing, owned, list(_EVERYTHING)):
             raise forbidden(RBAC, kind.resource, obj["metadata"].get("name", ""), NEEDS_ALL)
 
 
@@ -65,7 +70,7 @@ def _aggregates(role: Object) -> bool:
 _RESOURCES = {"Role": "roles", "ClusterRole": "clusterroles"}
 
 
-def _check_binding(authorizer: Authorizer, request: Request, obj: Object) -> None:
+async def _check_binding(authorizer: Authorizer, request: Request, obj: Object) -> None:
     reference = obj.get("roleRef") or {}
     resource, name = _RESOURCES.get(reference.get("kind", ""), ""), reference.get("name", "")
     if not resource:
@@ -77,38 +82,87 @@ def _check_binding(authorizer: Authorizer, request: Request, obj: Object) -> Non
     rules = authorizer.rules_of(reference, request.namespace)
     if rules is None:
         raise not_found(RBAC, resource, name)
-    _confirm(authorizer, request, obj, rules)
+    await _confirm(authorizer, request, obj, rules)
 
 
-def _confirm(authorizer: Authorizer, request: Request, obj: Object, rules: list[Object]) -> None:
+async def _confirm(
+    authorizer: Authorizer, request: Request, obj: Object, rules: list[Object]
+) -> None:
     user = request.user
-    missing = _missing(authorizer.rules(user, request.namespace), rules)
-    if missing:
+    lacking = await beside(_lacking, authorizer.rules(user, request.namespace), rules)
+    if lacking:
         groups = " ".join(map(json.dumps, user.groups))
         why = (
             f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions '
-            "not currently held:\n" + "\n".join(sorted(set(map(_shown, _compact(missing)))))
+            f"not currently held:\n{lacking}"
         )
         raise _refused(request, obj, why)
+
+
+def _lacking(owned: list[Object], wanted: list[Object]) -> str:
+    """Return the permissions of `wanted` that `owned` does not hold, a line each."""
+    return "\n".join(sorted(set(map(_shown, _compact(_missing(owned, wanted))))))
 
 
 def _refused(request: Request, obj: Object, why: str) -> ApiError:
     return forbidden(RBAC, request.kind.resource, obj["metadata"].get("name", ""), why)
 
 
+class _Sets(NamedTuple):
+    """A rule as what is looked up in it."""
+
+    verbs: frozenset[str]
+    groups: frozenset[str]
+    resources: frozenset[str]
+    names: frozenset[str]
+    paths: frozenset[str]
+
+
+def _sets(rule: Object) -> _Sets:
+    return _Sets(*(frozenset(rule.get(field) or ()) for field in _FIELDS))
+
+
+_FIELDS = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
+
+
+class _TooMany(Exception):
+    """There is more to compare than is compared."""
+
+
+class _Owned:
+    """The rules that somebody has."""
+
+    def __init__(self, rules: list[Object]) -> None:
+        self._rules = [_sets(rule) for rule in rules]
+        self._left = MAX_COST
+
+    def cover(self, rule: Object) -> bool:
+        """Say whether one of them allows all that another rule does. Raises _TooMany."""
+        wanted = _sets(rule)
+        values = 1 + sum(map(len, wanted))
+        self._spend(values)
+        for own in self._rules:
+            self._spend(values + len(wanted.paths) * len(own.paths))
+            if _covers(own, wanted):
+                return True
+        return False
+
+    def _spend(self, cost: int) -> None:
+        self._left -= cost
+        if self._left < 0:
+            raise _TooMany
+
+
 def _missing(owned: list[Object], wanted: list[Object]) -> list[Object]:
     """Return the single permissions of `wanted` that no rule of `owned` covers."""
     missing: list[Object] = []
-    left = MAX_COMPARISONS
+    holder = _Owned(owned)
     for rule in wanted:
-        if any(rule_covers(other, rule) for other in owned):
-            continue
-        for part in _single(rule):
-            left -= len(owned) + 1
-            if left < 0:
-                return [*missing, rule]
-            if not any(rule_covers(other, part) for other in owned):
-                missing.append(part)
+        try:
+            if not holder.cover(rule):
+                missing += [part for part in _single(rule) if not holder.cover(part)]
+        except _TooMany:
+            return [*missing, rule]
     return missing
 
 
@@ -123,27 +177,18 @@ def _single(rule: Object) -> Iterator[Object]:
         yield {"nonResourceURLs": [path], "verbs": [verb]}
 
 
-def rule_covers(owner: Object, rule: Object) -> bool:
+def _covers(own: _Sets, rule: _Sets) -> bool:
     """Say whether one rule allows all that another does."""
-    names, own_names = set(rule.get("resourceNames") or ()), set(owner.get("resourceNames") or ())
     return (
-        _all_in(rule, owner, "verbs")
-        and _all_in(rule, owner, "apiGroups")
-        and _resources_in(rule.get("resources") or (), set(owner.get("resources") or ()))
-        and (not own_names or (bool(names) and names <= own_names))
-        and all(
-            any(_path_covers(own, path) for own in owner.get("nonResourceURLs") or ())
-            for path in rule.get("nonResourceURLs") or ()
-        )
+        ("*" in own.verbs or rule.verbs <= own.verbs)
+        and ("*" in own.groups or rule.groups <= own.groups)
+        and _resources_in(rule.resources, own.resources)
+        and (not own.names or (bool(rule.names) and rule.names <= own.names))
+        and all(any(_path_covers(each, path) for each in own.paths) for path in rule.paths)
     )
 
 
-def _all_in(rule: Object, owner: Object, field: str) -> bool:
-    own = owner.get(field) or ()
-    return "*" in own or set(rule.get(field) or ()) <= set(own)
-
-
-def _resources_in(resources: Iterable[str], own: set[str]) -> bool:
+def _resources_in(resources: frozenset[str], own: frozenset[str]) -> bool:
     if "*" in own:
         return True
     return all(
@@ -162,9 +207,9 @@ def _compact(rules: list[Object]) -> list[Object]:
     for rule in rules:
         key = tuple(f"{field} {values}" for field, values in rule.items() if field != "verbs")
         if key in joined:
-            joined[key]["verbs"] = [*joined[key]["verbs"], *rule["verbs"]]
+            joined[key]["verbs"] += rule["verbs"]
         else:
-            joined[key] = dict(rule)
+            joined[key] = {**rule, "verbs": [*rule["verbs"]]}
     return list(joined.values())
 
 

@@ -143,7 +143,7 @@ def _refused(error: AdmissionError) -> ApiError:
 async def before_create(backend: Backend, request: Request, obj: Object) -> None:
     """Prepare and validate a new object that has been defaulted and admitted."""
     kind, strategy = request.kind, strategy_of(request.kind)
-    escalation.check(backend.authorizer, request, obj, None)
+    await escalation.check(backend.authorizer, request, obj, None)
     fill_metadata(backend, request, obj)
     if kind.resource == "certificatesigningrequests" and not kind.custom:
         _name_requester(request, obj)
@@ -258,7 +258,7 @@ async def before_update(backend: Backend, request: Request, obj: Object, old: Ob
     attrs = attributes(request, UPDATE, obj, old, request.name)
     await admit(backend, request, attrs)
     keep_system_metadata(obj, old)
-    escalation.check(backend.authorizer, request, obj, old)
+    await escalation.check(backend.authorizer, request, obj, old)
     now = backend.now()
     request.warnings += await _judged(request, _judge_change, kind, obj, old, subresource, now)
     strategy.accept(backend, obj, subresource)
