@@ -10,6 +10,7 @@ import pytest
 from bayplan.global_scheduler import dispatch
 from bayplan.global_scheduler.dispatch import GROUP_LABEL, Dispatcher, copies, left_behind
 from bayplan.global_scheduler.kinds import ALLOCATIONS
+from bayplan.global_scheduler.members import Changes
 from bayplan.testing import make_pod
 from tests.global_scheduler.test_between import ALLOCATION, MAPS, clients, read
 from tests.global_scheduler.test_between import placed as placed_on
@@ -113,7 +114,88 @@ async def test_a_name_that_another_has_is_tried_again(monkeypatch):
         assert not await reported(client, "problem")
 
 
-async def reported(client, fact):
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        pytest.param("text", ": expected an object", id="no object"),
+        pytest.param({"metadata": "x"}, ".metadata: expected an object", id="metadata"),
+        pytest.param({"metadata": {"labels": "x"}}, ".metadata.labels: expected", id="labels"),
+        pytest.param(
+            {"spec": {"template": {"metadata": [1]}}},
+            ".spec.template.metadata: expected an object",
+            id="the metadata of pods",
+        ),
+        pytest.param({"kind": "../secrets"}, ".kind: must be", id="a path as kind"),
+        pytest.param({"kind": "pods/p/eviction?x="}, ".kind: must be", id="another's subresource"),
+        pytest.param({"apiVersion": "../v1"}, ".apiVersion: must be", id="a path as version"),
+        pytest.param({"metadata": {"name": "a/b"}}, ".metadata.name: must have no /", id="name"),
+        pytest.param(
+            {"metadata": {"namespace": "kube-system"}}, 'the Allocation, "default"', id="elsewhere"
+        ),
+        pytest.param({"metadata": {"namespace": 5}}, 'the Allocation, "default"', id="a number"),
+    ],
+)
+async def test_a_template_that_cannot_be_copied_is_told_and_holds_up_no_other(changes, told):
+    """Nothing of it may reach beyond the namespace that its author may write to."""
+    async with dispatching(m={}) as (dispatcher, client):
+        template = changes
+        if isinstance(changes, dict):
+            template = ALLOCATION["spec"]["template"] | changes
+        body = {"apiVersion": ALLOCATIONS.api_version, "kind": "Allocation"}
+        bad = body | {"metadata": {"name": "bad"}, "spec": {"template": template}}
+        await client.create(ALLOCATIONS, bad, "default")
+        for name in ("bad", "web"):
+            status = {"status": {"groups": [{"cluster": "m"}]}}
+            await client.patch_status(ALLOCATIONS, name, status, "default", kind="merge")
+        dispatcher._members_changed(Changes(reached={"m"}))
+        running = asyncio.create_task(dispatcher.run())
+        try:
+            async with asyncio.timeout(60):
+                while not await reported(client, "objects"):
+                    assert not running.done()
+                    await asyncio.sleep(0.01)
+                while not (problem := await reported(client, "problem", of="bad")):
+                    await asyncio.sleep(0.01)
+            dispatcher._members_changed(Changes(reached={"m"}))
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+        assert problem.startswith("spec.template")
+        assert told in problem
+        maps = msgspec.json.decode(await client.list(MAPS))["items"]
+        mine = [one["metadata"] for one in maps if GROUP_LABEL in one["metadata"].get("labels", {})]
+        assert [("default", "web-0")] == [(meta["namespace"], meta["name"]) for meta in mine]
+
+
+async def test_what_goes_wrong_with_one_allocation_is_tried_again_beside_the_others(monkeypatch):
+    """A member that answers what is no object, for one."""
+    monkeypatch.setattr(dispatch, "TAKEN_RETRY", 0.01)
+    async with dispatching(m={}) as (dispatcher, client):
+        status = {"status": {"groups": [{"cluster": "m"}]}}
+        await client.patch_status(ALLOCATIONS, "web", status, "default", kind="merge")
+        create, failing = dispatcher._create, [msgspec.DecodeError("no JSON")]
+
+        async def created(*arguments):
+            if failing:
+                raise failing.pop()
+            return await create(*arguments)
+
+        monkeypatch.setattr(dispatcher, "_create", created)
+        running = asyncio.create_task(dispatcher.run())
+        try:
+            async with asyncio.timeout(60):
+                while not await reported(client, "objects"):
+                    assert not running.done()
+                    await asyncio.sleep(0.01)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+        assert "0" == (await read(client, MAPS, "web-0"))["metadata"]["labels"][GROUP_LABEL]
+
+
+async def reported(client, fact, of="web"):
     """What the allocation's status says of its first member."""
-    members = (await read(client, ALLOCATIONS, "web"))["status"].get("members")
+    members = (await read(client, ALLOCATIONS, of))["status"].get("members")
     return members and members[0].get(fact)

@@ -5,6 +5,7 @@ import json
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
+import pytest
 
 from bayplan.api import yaml
 from bayplan.apiserver.serving import Settings
@@ -393,3 +394,21 @@ def test_every_group_of_a_placed_allocation_has_a_copy_in_its_member():
         (member, manifest["metadata"]["name"]) for member, manifest in found
     ]
     assert [] == copies(placed("none yet", {})) == copies(placed(groups, "no template"))
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        {"metadata": None},
+        {"metadata": {"labels": None}},
+        {"spec": None},
+        {"spec": {"template": {"metadata": None, "spec": {}}}},
+    ],
+)
+def test_what_a_go_program_writes_as_null_is_nothing(nothing):
+    [(_, manifest)] = copies(placed([{"cluster": "m"}], {"kind": "Deployment"} | nothing))
+
+    assert "a-0" == manifest["metadata"]["name"]
+    labels = manifest["metadata"]["labels"]
+    if pods := (manifest.get("spec") or {}).get("template"):
+        assert labels == pods["metadata"]["labels"]

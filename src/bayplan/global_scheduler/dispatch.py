@@ -6,7 +6,8 @@ allocation it belongs to, also in its pod template. The member's own scheduler p
 many are scheduled and running, and which copies are there, flows back into `status.members`. A
 finalizer keeps the Allocation until the members' copies are deleted; a member that cannot be
 reached is tried again. Only objects with this allocation's label are its copies: a name that
-another has is said and left alone.
+another has is said and left alone. Copies are made in the Allocation's own namespace: who may
+write one there gets nothing elsewhere. A template that cannot be copied is said and left alone too.
 
 When a group moves to another member, it is made there first; the copy that it leaves is deleted as
 soon as all pods of the new one are scheduled. `status.dispatched` lists every copy that may be
@@ -18,6 +19,7 @@ RESYNC has passed; so a pod that changes costs its own allocation one look at wh
 """
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -30,6 +32,7 @@ import structlog
 from bayplan.api import Pod
 from bayplan.client import AlreadyExists, Change, Client, ClientError, Informer, NotFound
 from bayplan.client.resources import Resource
+from bayplan.global_scheduler.fields import Json
 from bayplan.global_scheduler.kinds import ALLOCATIONS, Placeable
 from bayplan.global_scheduler.members import ALLOCATION_LABEL, Changes, Member, Members
 
@@ -43,6 +46,8 @@ TAKEN_RETRY = 10.0
 RESYNC = 300.0
 """Seconds without any change after which all copies are looked for again."""
 PLURALS = {"Pod": "pods", "Deployment": "deployments", "Job": "jobs", "StatefulSet": "statefulsets"}
+_API_VERSION = re.compile(r"([a-z0-9]+([.-][a-z0-9]+)*/)?[a-z0-9]+")
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -63,11 +68,58 @@ def resource_of(manifest: dict[str, Any]) -> Resource:
     return Resource(group, version, PLURALS.get(kind, f"{kind.lower()}s"), kind)
 
 
+def wrong_in(template: Json, namespace: str) -> str:
+    """What keeps a manifest from being copied to members, by path; empty when nothing does."""
+    if not isinstance(template, dict):
+        return "spec.template: expected an object"
+    if not _API_VERSION.fullmatch(str(template.get("apiVersion", "v1"))):
+        return "spec.template.apiVersion: must be VERSION or GROUP/VERSION"
+    if not _KIND.fullmatch(str(template.get("kind", ""))):
+        return "spec.template.kind: must be the name of a kind"
+    for path, holder in (
+        ("spec.template", template),
+        ("spec.template.spec.template", _inner(template)),
+    ):
+        meta = holder.get("metadata") or {}
+        if not isinstance(meta, dict):
+            return f"{path}.metadata: expected an object"
+        if not isinstance(meta.get("labels") or {}, dict):
+            return f"{path}.metadata.labels: expected an object"
+    meta = template.get("metadata") or {}
+    assert isinstance(meta, dict)
+    if "/" in str(meta.get("name", "")):
+        return "spec.template.metadata.name: must have no /"
+    if (meta.get("namespace") or namespace) != namespace:
+        return (
+            "spec.template.metadata.namespace: must be that of the Allocation, "
+            f'"{namespace}", or left out'
+        )
+    return ""
+
+
+def _inner(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The pod template of a manifest, or what stands for one."""
+    spec = manifest.get("spec")
+    found = spec.get("template") if isinstance(spec, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _template(item: Placeable) -> dict[str, Any] | None:
+    """What is copied, if it can be."""
+    template = item.value("spec", "template")
+    wrong = wrong_in(template, _namespace(item))
+    return template if isinstance(template, dict) and not wrong else None
+
+
+def _namespace(item: Placeable) -> str:
+    return item.metadata.namespace or "default"
+
+
 def copies(item: Placeable) -> list[tuple[str, dict[str, Any]]]:
     """Member name and manifest of every group of a placed allocation."""
-    template = item.value("spec", "template")
+    template = _template(item)
     groups = item.value("status", "groups")
-    if not isinstance(template, dict) or not isinstance(groups, list):
+    if template is None or not isinstance(groups, list):
         return []
     result = []
     for number, group in enumerate(groups):
@@ -79,12 +131,12 @@ def copies(item: Placeable) -> list[tuple[str, dict[str, Any]]]:
 
 def left_behind(item: Placeable) -> list[tuple[str, dict[str, Any]]]:
     """Copies that were made and are no longer wanted where they are."""
-    template = item.value("spec", "template")
+    template = _template(item)
     wanted = {_mark(member, manifest) for member, manifest in copies(item)}
     result = []
     for mark in _dispatched(item) - wanted:
         member, _, number = mark.rpartition("/")
-        if isinstance(template, dict) and number.isdecimal():
+        if template is not None and number.isdecimal():
             result.append((member, _copy(template, item, int(number))))
     return sorted(result, key=lambda each: each[0])
 
@@ -107,15 +159,20 @@ def _seen(item: Placeable, member: str, manifest: dict[str, Any]) -> str:
 def _copy(template: dict[str, Any], item: Placeable, number: int) -> dict[str, Any]:
     manifest = deepcopy(template)
     labels = {ALLOCATION_LABEL: item.metadata.uid, GROUP_LABEL: str(number)}
-    meta = manifest.setdefault("metadata", {})
+    meta = _labelled(manifest, labels)
     meta["name"] = f"{meta.get('name') or item.metadata.name}-{number}"
-    meta.setdefault("namespace", item.metadata.namespace or "default")
-    meta["labels"] = {**meta.get("labels", {}), **labels}
-    inner = manifest.get("spec", {}).get("template")
-    if isinstance(inner, dict):
-        inner_meta = inner.setdefault("metadata", {})
-        inner_meta["labels"] = {**inner_meta.get("labels", {}), **labels}
+    meta["namespace"] = _namespace(item)
+    if inner := _inner(manifest):
+        _labelled(inner, labels)
     return manifest
+
+
+def _labelled(holder: dict[str, Any], labels: dict[str, str]) -> dict[str, Any]:
+    """The metadata of an object or pod template, with more labels."""
+    meta: dict[str, Any] = holder.get("metadata") or {}
+    holder["metadata"] = meta
+    meta["labels"] = {**(meta.get("labels") or {}), **labels}
+    return meta
 
 
 class Dispatcher:
@@ -188,6 +245,9 @@ class Dispatcher:
                 except ClientError as problem:
                     log.warning("dispatching failed", allocation=key, error=str(problem))
                     self._again(key, RETRY_EVERY)
+                except Exception:  # of this one, or of what a member said: the others go on
+                    log.exception("dispatching failed", allocation=key)
+                    self._again(key, TAKEN_RETRY)
 
     async def _reconcile(self, key: str, item: Placeable) -> None:
         wanted = copies(item)
@@ -196,6 +256,9 @@ class Dispatcher:
                 await self._delete(member, manifest)
             await self._finalize(item, keep=False)
             self._reported.pop(key, None)
+            return
+        if wrong := wrong_in(item.value("spec", "template"), _namespace(item)):
+            await self._tell(key, item, [{"name": "", "problem": wrong}])
             return
         if not wanted:
             return
@@ -336,6 +399,9 @@ class Dispatcher:
                 entry |= {"objects": objects.get(name, [])}
                 entry |= {"problem": problems[name]} if name in problems else {}
                 report.append(entry | ({"leaving": True} if name in leaving else {}))
+        await self._tell(key, item, report)
+
+    async def _tell(self, key: str, item: Placeable, report: list[dict[str, Any]]) -> None:
         if report == self._reported.get(key):
             return
         meta = item.metadata
