@@ -142,14 +142,22 @@ def run(words, monkeypatch, capsys):
 @pytest.mark.parametrize(("words", "item"), list(reads()))
 def test_a_wrong_file_is_told_in_a_line(here, monkeypatch, capsys, words, item):
     for file in ["missing", "folder", *FILES]:
-        if (words, item.opts[-1], file) in GOOD:
-            continue
         code, said = run(filled(words, item, file), monkeypatch, capsys)
 
+        if (words, item.opts[-1], file) in GOOD:
+            assert not code, (file, said)
+            continue
         assert code in (1, 2), (file, said)
         problem, *more = said.splitlines()
         assert problem.startswith("error: "), (file, said)
         assert not [line for line in more if not line.startswith("see: ")], (file, said)
+
+
+def test_what_is_good_is_read_at_all():
+    read = {(words, item.opts[-1]) for words, item in (one.values for one in reads())}
+
+    assert {(words, option) for words, option, _ in GOOD} <= read
+    assert {file for _, _, file in GOOD} <= FILES.keys()
 
 
 def writes():

@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 
 from bayplan.sim import Result, ScenarioClient, ScenarioError, run_scenario
@@ -10,7 +11,6 @@ from bayplan.sim.script import Script, load_script, parse_script
 from tests.sim import test_determinism as chance
 
 TOLD = ("bound", "nominated", "evicted", "gone", "running", "succeeded", "failed", "node")
-ONLY_FAITHFUL = ("quota", "api-trouble", "lease")
 SEEDS = 20
 
 
@@ -24,6 +24,21 @@ def built_in(name: str) -> Script:
     path = path_of(name)
     assert path is not None
     return load_script(path)
+
+
+ONLY_FAITHFUL = [name for name in names() if built_in(name).settings.faithful]
+
+
+@pytest.mark.parametrize("name", ONLY_FAITHFUL)
+def test_the_fast_lane_says_what_it_cannot_do(name):
+    script = built_in(name)
+    settings = msgspec.structs.replace(script.settings, faithful=False)
+    try:
+        problems = msgspec.structs.replace(script, settings=settings).run().problems()
+    except ScenarioError as problem:
+        problems = [str(problem)]
+
+    assert "--faithful" in "".join(problems)
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name not in ONLY_FAITHFUL])
