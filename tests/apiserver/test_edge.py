@@ -381,7 +381,9 @@ class FullDisk:
 
     def write_now(self, events):
         if self.full and self.file._reserve._there:
-            raise sqlite3.OperationalError("database or disk is full")
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
         self.write(events)
 
     def restore_now(self):

@@ -109,7 +109,7 @@ class FailingFile(SqliteFile):
 async def test_a_write_that_was_checked_against_a_failed_one_is_refused(tmp_path: Path) -> None:
     """It comes in a batch of its own, when the disk works again: only its epoch tells."""
     file = FailingFile(tmp_path)
-    told: list[tuple[int, str]] = []
+    told: list[tuple[int, StoreError | None]] = []
     loop = asyncio.get_running_loop()
     heard = asyncio.Event()
 
@@ -126,7 +126,8 @@ async def test_a_write_that_was_checked_against_a_failed_one_is_refused(tmp_path
     await writer.stop()
 
     assert [2, 3, 4] == [revision for revision, _ in told]
-    assert ["disk I/O error", "a write before it failed", ""] == [problem for _, problem in told]
+    said = ["writing to disk: disk I/O error", "writing to disk: a write before it failed", "None"]
+    assert said == [str(problem) for _, problem in told]
 
 
 async def test_after_a_failed_commit_the_store_writes_again(tmp_path: Path) -> None:

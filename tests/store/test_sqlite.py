@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sqlite3
 import stat
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from bayplan.store import (
     Conflict,
     Delete,
     Event,
+    Full,
     KeyValue,
     Locked,
     NotFound,
@@ -29,6 +30,7 @@ from bayplan.store.sqlite import MAX_OPS
 from bayplan.store.sqlite_file import (
     FILE_NAME,
     RESERVE_BYTES,
+    RESERVE_NAME,
     SPARE_BYTES,
     Reserve,
     SqliteFile,
@@ -64,9 +66,11 @@ async def test_a_store_that_cannot_write_says_so_when_it_is_asked(tmp_path: Path
         reserve_type = Broken
 
     file = OnBroken(tmp_path)
-    with pytest.raises(sqlite3.OperationalError, match="disk is full"):
+    with pytest.raises(Full, match="disk is full"):
         file.probe()
-    assert "disk is full" in Commits(file)._maintain(Probe())
+    told = Commits(file)._maintain(Probe())
+    assert isinstance(told, Full)
+    assert "disk is full" in str(told)
     file.close()
 
 
@@ -382,13 +386,20 @@ def test_the_reserve_holds_what_the_log_may_have_to_move(tmp_path: Path) -> None
 def test_a_disk_without_room_to_spare_is_told_before_a_create_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = SqliteFile(tmp_path)
-    left = SPARE_BYTES // 4096
-    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=left, f_frsize=4096))
+    file, take = SqliteFile(tmp_path), os.posix_fallocate
+    left = RESERVE_BYTES + SPARE_BYTES
+
+    def take_what_is_left(descriptor: int, at: int, size: int) -> None:
+        if at + size > left:
+            raise OSError(errno.EDQUOT, "quota")  # statvfs would know nothing of it
+        take(descriptor, at, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", take_what_is_left)
     file.probe()
+    assert RESERVE_BYTES == (tmp_path / RESERVE_NAME).stat().st_size
     left -= 1
 
-    with pytest.raises(sqlite3.OperationalError, match="disk is full"):
+    with pytest.raises(Full, match="disk is full"):
         file.probe()
     file.close()
 

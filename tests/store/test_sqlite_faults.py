@@ -1,23 +1,41 @@
-"""The file when the disk is full, other programs were there, or nothing can be opened."""
+"""The file when the disk is full or fails, other programs were there, or nothing can be opened."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
+import resource
 import sqlite3
 import stat
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from bayplan.store import Event, KeyValue, SqliteStore, StoreError, sqlite_file, sqlite_writer
-from bayplan.store.sqlite_file import FILE_NAME, RESERVE_NAME, Reserve, SqliteFile
+from bayplan.store import (
+    Event,
+    Full,
+    KeyValue,
+    SqliteStore,
+    StoreError,
+    sqlite_file,
+    sqlite_writer,
+)
+from bayplan.store.sqlite_file import (
+    FILE_NAME,
+    PAGE_SIZE,
+    RESERVE_BYTES,
+    RESERVE_NAME,
+    Reserve,
+    SqliteFile,
+)
 from bayplan.store.sqlite_writer import Write, Writer
 
-FULL = "database or disk is full"
+FULL, IO_ERROR = sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE
+PUZZLING = 0  # no code at all
 OLD = KeyValue("/a", b"1", 2, 2)
 CREATE = Event(KeyValue("/b", b"1", 3, 3), None, False)
 CHANGE = Event(KeyValue("/a", b"2", 2, 3), OLD, False)
@@ -25,9 +43,13 @@ DELETE = Event(KeyValue("/a", b"1", 2, 3), OLD, True)
 
 
 class Disk(Reserve):
-    """A disk of which the test says when there is room for the reserve."""
+    """A disk of which the test says when there is room for the reserve, and besides."""
 
     room = True
+    besides = True
+
+    def spare(self) -> bool:
+        return self.besides
 
     def restore(self) -> bool:
         self._there = self._there or self.room
@@ -42,18 +64,23 @@ class OnDisk(SqliteFile):
     """A file that takes as many writes as it is let, and tells what was done for room."""
 
     reserve_type = Disk
-    problems: Sequence[str] = ()
+    problems: Sequence[int] = ()
     shortening_helps = False
 
     def __init__(self, directory: Path) -> None:
-        self.done: list[str] = []
+        self.done: list[str | int] = []
         super().__init__(directory)
 
     def _write(self, events: Sequence[Event]) -> None:
-        problem, *self.problems = self.problems or [""]
-        self.done.append(problem or "written")
-        if problem:
-            raise sqlite3.OperationalError(problem)
+        if not self.problems:
+            self.done.append("written")
+            return
+        code, *self.problems = self.problems
+        self.done.append(code)
+        error = sqlite3.OperationalError(f"code {code}")
+        if code != PUZZLING:
+            error.sqlite_errorcode = code
+        raise error
 
     def _shorten_log(self) -> None:
         there = self._reserve._there
@@ -79,32 +106,50 @@ class OnDisk(SqliteFile):
             [FULL, "shortened without reserve", "written"],
             id="deletion: the reserve is given up",
         ),
+        pytest.param(
+            DELETE,
+            [IO_ERROR],
+            [IO_ERROR, "shortened without reserve", "written"],
+            id="a quota is an I/O error to SQLite",
+        ),
     ],
 )
 def test_a_full_disk_is_given_what_can_be_spared(
-    tmp_path: Path, event: Event, problems: list[str], done: list[str]
+    tmp_path: Path, event: Event, problems: list[int], done: list[str | int]
 ) -> None:
     file = OnDisk(tmp_path)
     file.problems = problems
+    file._reserve.besides = False
     file.write([event])
     file.close()
 
     assert done == file.done
 
 
+SHORT = [FULL, "shortened without reserve"]
+
+
 @pytest.mark.parametrize(
-    ("problems", "text", "done"),
+    ("besides", "problems", "kind", "done"),
     [
-        pytest.param([FULL] * 2, FULL, [FULL, "shortened without reserve", FULL], id="full"),
-        pytest.param(["disk I/O error"], "I/O", ["disk I/O error"], id="another: not again"),
+        pytest.param(True, [FULL, FULL], Full, [*SHORT, FULL], id="full"),
+        pytest.param(False, [FULL, IO_ERROR], Full, [*SHORT, IO_ERROR], id="full, and a quota"),
+        pytest.param(True, [FULL, PUZZLING], sqlite3.Error, [*SHORT, PUZZLING], id="and another"),
+        pytest.param(True, [IO_ERROR], sqlite3.Error, [IO_ERROR], id="broken: not again"),
+        pytest.param(False, [PUZZLING], sqlite3.Error, [PUZZLING], id="another: not again"),
     ],
 )
 def test_what_cannot_be_written_all_the_same_fails(
-    tmp_path: Path, problems: list[str], text: str, done: list[str]
+    tmp_path: Path,
+    besides: bool,
+    problems: list[int],
+    kind: type[Exception],
+    done: list[str | int],
 ) -> None:
     file = OnDisk(tmp_path)
     file.problems = problems
-    with pytest.raises(sqlite3.OperationalError, match=text):
+    file._reserve.besides = besides
+    with pytest.raises(kind, match=f"code {problems[-1]}"):
         file.write([DELETE])
     file.close()
 
@@ -125,7 +170,7 @@ def test_nothing_is_created_until_there_is_room_for_the_reserve_again(
     if helps:
         file.write([CHANGE, CREATE])
     else:
-        with pytest.raises(sqlite3.OperationalError, match=r"disk is full \(in reserve\)"):
+        with pytest.raises(Full, match=r"disk is full.*left is for changes"):
             file.write([CHANGE, CREATE])
         file.write([CHANGE])
     file.close()
@@ -153,11 +198,138 @@ def test_the_reserve_is_taken_when_there_is_room_and_given_up_once(
     assert [True, False] == [reserve.give_up(), reserve.give_up()]
 
 
+MIB = 1 << 20
+
+
+@pytest.fixture
+def limit() -> Iterator[Callable[[int], None]]:
+    """Set how long a file of this process may become, as `ulimit -f` does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def _fill(file: SqliteFile, revision: int) -> list[KeyValue]:
+    """Create objects until there is no room, and return them."""
+    made: list[KeyValue] = []
+    with contextlib.suppress(Full):
+        while len(made) < 1000:
+            at = revision + len(made)
+            new = KeyValue(f"/{at}", bytes(MIB // 4), at, at)
+            file.write([Event(new, None, False)])
+            made.append(new)
+    return made
+
+
+def test_files_that_may_not_grow_take_changes_and_deletions_and_go_on_when_they_may(
+    tmp_path: Path, limit: Callable[[int], None]
+) -> None:
+    file = SqliteFile(tmp_path, synchronous="NORMAL")
+    limit(RESERVE_BYTES + 10 * MIB)
+    file.probe()
+    made = _fill(file, 2)
+    assert len(made) > 8 * 4, "two MiB more would have been the log's"
+    with pytest.raises(Full, match="a file as long as it may be"):
+        file.probe()
+    at = 1000
+    for old in made:
+        changed = KeyValue(old.key, b"", old.create_revision, at)
+        file.write([Event(changed, old, False)])
+        gone = KeyValue(old.key, b"", old.create_revision, at + 1)
+        file.write([Event(gone, changed, True)])
+        at += 2
+    assert max(each.stat().st_size for each in tmp_path.iterdir()) <= RESERVE_BYTES + 10 * MIB
+    limit(resource.RLIM_INFINITY)
+    file.probe()
+    file.write([Event(KeyValue("/new", b"1", at, at), None, False)])
+    file.close()
+
+    assert ["/new"] == [item.key for item in sqlite_file.read(tmp_path).items]
+
+
+def test_room_inside_of_a_file_that_may_not_grow_is_used(
+    tmp_path: Path, limit: Callable[[int], None]
+) -> None:
+    file = SqliteFile(tmp_path, synchronous="NORMAL")
+    limit(RESERVE_BYTES + 10 * MIB)
+    made = _fill(file, 2)
+    file.write(
+        [Event(KeyValue(old.key, b"", old.create_revision, 1000), old, True) for old in made]
+    )
+    file.compact(1000)
+    file.probe()
+    again = _fill(file, 1001)
+    file.close()
+
+    assert abs(len(made) - len(again)) <= 1
+
+
+def test_a_commit_too_large_for_the_log_finds_no_room_and_leaves_it_usable(
+    tmp_path: Path, limit: Callable[[int], None]
+) -> None:
+    file = SqliteFile(tmp_path, synchronous="NORMAL")
+    limit(RESERVE_BYTES + 10 * MIB)
+    with pytest.raises(Full):
+        file.write([Event(KeyValue(f"/{i}", bytes(MIB), 2, 2), None, False) for i in range(30)])
+    file.probe()
+    file.write([CREATE])
+    file.close()
+
+    assert ["/b"] == [item.key for item in sqlite_file.read(tmp_path).items]
+
+
+def test_whether_the_log_can_be_written_is_found_out_by_writing(
+    tmp_path: Path, limit: Callable[[int], None]
+) -> None:
+    file = SqliteFile(tmp_path)
+    file.write([CREATE])
+    limit(PAGE_SIZE)
+    with pytest.raises(Full, match="disk I/O error"):
+        file.probe()
+    limit(resource.RLIM_INFINITY)
+    file.probe()
+    file.close()
+
+
 def test_how_often_the_file_is_synced_is_one_of_two(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match='synchronous "OFF" is not FULL or NORMAL'):
         SqliteFile(tmp_path / "data", synchronous="OFF")
 
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        pytest.param(errno.ENOSPC, Full, id="a full disk"),
+        pytest.param(errno.EDQUOT, Full, id="a quota"),
+        pytest.param(errno.EFBIG, Full, id="a limit"),
+        pytest.param(errno.EIO, sqlite3.Error, id="a broken disk"),
+        pytest.param(
+            errno.EROFS, sqlite3.Error, id="one that Linux writes no more, as it is broken"
+        ),
+    ],
+)
+def test_what_the_disk_says_to_the_reserve_tells_what_an_io_error_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception]
+) -> None:
+    def refuses(*given: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    class Real(OnDisk):
+        reserve_type = Reserve
+
+        def _shorten_log(self) -> None:
+            pass
+
+    file = Real(tmp_path)
+    file.problems = [IO_ERROR] * 2
+    monkeypatch.setattr(os, "posix_fallocate", refuses, raising=False)
+    monkeypatch.setattr(Path, "unlink", refuses)
+    monkeypatch.setattr(os, "truncate", refuses)
+    with pytest.raises(kind, match=f"code {IO_ERROR}"):
+        file.write([CHANGE])
+    file.close()
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "bad"), sqlite3.OperationalError("bad")])
@@ -243,4 +415,4 @@ async def test_what_comes_while_the_disk_is_busy_shares_a_commit_also_the_last(
     await stopping
 
     assert commits == file.commits
-    assert [(revision, "") for revision in range(2, 8)] == told
+    assert [(revision, None) for revision in range(2, 8)] == told

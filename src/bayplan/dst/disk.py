@@ -149,11 +149,11 @@ class FaultyFile(SqliteFile):
 
     def _write(self, events: Sequence[Event]) -> None:
         if self._disk.full and self._room.kept:
-            raise sqlite3.OperationalError("database or disk is full")
+            raise _failure(sqlite3.SQLITE_FULL, "database or disk is full")
         fault = self._disk.fails()
         if fault:
             self.lurking = events if fault == "sync" else ()
-            raise sqlite3.OperationalError("disk I/O error")
+            raise _failure(sqlite3.SQLITE_IOERR_WRITE, "disk I/O error")
         super()._write(events)
         self.lurking = ()
 
@@ -206,6 +206,12 @@ class VirtualWriter:
         while self._task is not None:
             await asyncio.wait({self._task})
         self._commits.close()
+
+
+def _failure(code: int, text: str) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError(text)
+    error.sqlite_errorcode = code
+    return error
 
 
 def _size(path: Path) -> int:

@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bayplan.store.errors import Conflict, Full, NotFound, StoreError
+from bayplan.store.errors import Conflict, NotFound, StoreError
 from bayplan.store.history import MAX_BYTES, MAX_EVENTS, MAX_LAG, History
 from bayplan.store.memory import FIRST_REVISION
 from bayplan.store.protocol import Delete, Event, FastReads, KeyValue, Op, Put, Store
@@ -149,7 +149,7 @@ class SqliteStore(TableStore):
         batch, self._batch = self._batch, []
         self._writer.submit(batch)
 
-    def _finish(self, requests: Sequence[Request], problem: str) -> None:
+    def _finish(self, requests: Sequence[Request], problem: StoreError | None) -> None:
         """Take the writer's report: show what is on disk, wake those who wait."""
         self._in_flight -= len(requests)
         for request in requests:
@@ -162,7 +162,7 @@ class SqliteStore(TableStore):
             self._idle.set_result(None)
             self._idle = None
 
-    def _finish_write(self, write: Write, problem: str) -> None:
+    def _finish_write(self, write: Write, problem: StoreError | None) -> None:
         if not problem:
             self._table.commit(write.revision, write.events)
             self._drop_overlay(write)
@@ -193,12 +193,11 @@ def past_of(loaded: Loaded, **limits: int) -> History:
     return history
 
 
-def _settle(done: asyncio.Future[None], problem: str) -> None:
+def _settle(done: asyncio.Future[None], problem: StoreError | None) -> None:
     if done.done():
         return  # the caller was cancelled meanwhile
     if problem:
-        kind = Full if "disk is full" in problem else StoreError
-        done.set_exception(kind(f"writing to disk: {problem}"))
+        done.set_exception(type(problem)(str(problem)))  # each waiter gets a traceback of its own
         done.exception()  # nobody has to wait for it
     else:
         done.set_result(None)

@@ -21,11 +21,13 @@ Everything here blocks and belongs to one thread at a time. It knows no futures 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import resource
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
@@ -33,7 +35,7 @@ from typing import TypeAlias
 import msgspec
 
 from bayplan import private
-from bayplan.store.errors import Locked, StoreError
+from bayplan.store.errors import Full, Locked, StoreError
 from bayplan.store.protocol import Event, KeyValue
 
 FILE_NAME = "bayplan.db"
@@ -45,6 +47,9 @@ APPLICATION_ID = 0x42415950  # "BAYP"
 SEQUENCE_BITS = 20  # an event's id is its revision and its place in the transaction
 PAGE_SIZE = 8192
 CHECKPOINT_BYTES = 6 << 20  # below the reserve, which must hold what the log moves on a full disk
+MAX_PAGES = 4_294_967_294  # as many as SQLite can count
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_ROOM = "the disk is full, or a quota, or a file as long as it may be"
 MAX_ROWS = 1024  # in one statement; SQLite allows 32,766 bound values
 
 _SCHEMA = f"""
@@ -99,39 +104,54 @@ class Reserve:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._there = False
+        self.broken = False  # the disk refused for another reason than that it is full
 
     def restore(self) -> bool:
         """Take the room again if it was given up; say whether it is there."""
-        if self._there:
-            return True
-        descriptor = private.open_file(self._path, os.O_WRONLY)
-        try:
-            _take_room(descriptor)
-            self._there = True
-        except OSError:
-            self._path.unlink(missing_ok=True)
-        finally:
-            os.close(descriptor)
+        self._there = self._there or self._take(0, RESERVE_BYTES)
+        if not self._there:
+            self._drop()
         return self._there
 
     def spare(self) -> bool:
         """Say whether there is room besides, so that objects can be created."""
-        found = os.statvfs(self._path.parent)
-        return found.f_bavail * found.f_frsize >= SPARE_BYTES
+        found = self._take(RESERVE_BYTES, SPARE_BYTES)
+        with contextlib.suppress(OSError):
+            os.truncate(self._path, RESERVE_BYTES)
+        return found
 
     def give_up(self) -> bool:
         """Free the room; say whether there was any."""
         was, self._there = self._there, False
-        self._path.unlink(missing_ok=True)
+        self._drop()
         return was
 
+    def _take(self, at: int, size: int) -> bool:
+        """Ask the disk itself: what a file system has free says nothing about quotas."""
+        try:
+            descriptor = private.open_file(self._path, os.O_WRONLY)
+            try:
+                _take_room(descriptor, at, size)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            self.broken = error.errno not in FULL_DISK
+            return False
+        self.broken = False
+        return True
 
-def _take_room(descriptor: int) -> None:
+    def _drop(self) -> None:
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+
+
+def _take_room(descriptor: int, at: int, size: int) -> None:
     """Have the disk set room aside; a file that is only long has none."""
     if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+        os.posix_fallocate(descriptor, at, size)
         return
-    os.write(descriptor, bytes(RESERVE_BYTES))  # macOS has no such call
+    if os.pwrite(descriptor, bytes(size), at) < size:  # macOS has no such call
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     os.fsync(descriptor)
 
 
@@ -156,6 +176,7 @@ class SqliteFile:
         except (OSError, sqlite3.Error) as error:
             os.close(self._lock)
             raise StoreError(f'opening "{directory / FILE_NAME}": {error}') from error
+        self._log, self._pages = directory / f"{FILE_NAME}-wal", MAX_PAGES
         self._reserve = self.reserve_type(directory / RESERVE_NAME)
         try:
             self._prepare(directory, synchronous)
@@ -192,33 +213,80 @@ class SqliteFile:
         """Write the events of one or more transactions, all or none, and sync them to disk.
 
         On a full disk a reserve is given up for changes and deletions; nothing new is created
-        until there is room for the reserve again. The log gives back what it can first.
+        until there is room for the reserve again. The log gives back what it can first. Raises
+        `Full` when that was not enough, and sqlite3.Error.
         """
         creates = any(event.prev is None for event in events)
+        self._bound(RESERVE_BYTES if creates else 0)
         if creates and not self._reserve.restore():
             self._shorten_log()
             if not self._reserve.restore():
-                raise sqlite3.OperationalError("database or disk is full (in reserve)")
-        try:
-            self._write(events)
-        except sqlite3.OperationalError as error:
-            if "disk is full" not in str(error):
-                raise
-            if not creates:
-                self._reserve.give_up()
-            self._shorten_log()
-            self._write(events)
+                raise Full(f"{NO_ROOM}: what is left is for changes")
+        self._insist(partial(self._write, events), creates)
 
     def probe(self) -> None:
-        """Write something that changes nothing, and look for room. Raises sqlite3.Error."""
-        self._db.execute("UPDATE meta SET value = value WHERE name = 'compacted'")
+        """Write something that changes nothing, and look for room. Raises as `write`."""
+        self._bound(RESERVE_BYTES)
+        self._insist(self._touch, creates=True)
         if not self._has_room():
             self._shorten_log()
             if not self._has_room():
-                raise sqlite3.OperationalError("database or disk is full")
+                raise Full(NO_ROOM)
+
+    def _insist(self, work: Callable[[], None], creates: bool) -> None:
+        try:
+            work()
+            return
+        except sqlite3.OperationalError as error:
+            if not self._lacks_room(error):
+                raise
+        if not creates:
+            self._reserve.give_up()
+        self._shorten_log()
+        try:
+            work()
+        except sqlite3.OperationalError as error:
+            if not self._lacks_room(error):
+                raise
+            raise Full(f"{NO_ROOM}: {error}") from error
+
+    def _touch(self) -> None:
+        with self._transaction():  # an update to what a row holds already would write nothing
+            self._db.execute("INSERT INTO meta VALUES ('probe', 0)")
+            self._db.execute("DELETE FROM meta WHERE name = 'probe'")
+
+    def _lacks_room(self, error: sqlite3.Error) -> bool:
+        """SQLite knows a full disk alone: a quota, or a file that may not grow, is an I/O error."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # what Python itself raises has none
+        if code == sqlite3.SQLITE_IOERR:
+            return not self._has_room() and not self._reserve.broken
+        return code == sqlite3.SQLITE_FULL
 
     def _has_room(self) -> bool:
-        return self._reserve.restore() and self._reserve.spare()
+        return self._reserve.restore() and self._reserve.spare() and self._may_grow()
+
+    def _bound(self, kept: int) -> None:
+        """Let the file end before the kernel lets no file grow (`ulimit -f`).
+
+        So SQLite says that it is full, and what the log holds can always be moved into the file.
+        """
+        pages = MAX_PAGES
+        if (limit := _file_limit()) is not None:
+            pages = max(1, (limit - kept) // PAGE_SIZE)
+        if pages != self._pages:
+            self._db.execute(f"PRAGMA max_page_count = {pages}")
+            self._pages = pages
+
+    def _may_grow(self) -> bool:
+        """Say whether the file and its log may become longer, or have room inside."""
+        limit = _file_limit()
+        if limit is None:
+            return True
+        (count,) = self._db.execute("PRAGMA page_count").fetchone()
+        (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
+        inside: int = (self._pages - count + free) * PAGE_SIZE
+        logged = self._log.stat().st_size if self._log.exists() else 0
+        return min(inside, limit - logged) >= SPARE_BYTES
 
     def _shorten_log(self) -> None:
         """Move what the log holds into the database, whose free pages take it, and cut it."""
@@ -340,6 +408,12 @@ def _make_private(directory: Path) -> None:
     os.close(private.open_file(directory / FILE_NAME, os.O_RDWR))
     for journal in directory.glob(f"{FILE_NAME}-*"):
         os.close(private.open_file(journal, os.O_RDWR))
+
+
+def _file_limit() -> int | None:
+    """Return how many bytes a file of this process may have; it can change at any time."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def _lock(directory: Path) -> int:

@@ -16,12 +16,14 @@ from typing import Protocol, TypeAlias
 
 import structlog
 
+from bayplan.store.errors import Full, StoreError
 from bayplan.store.protocol import Event
 from bayplan.store.sqlite_file import SqliteFile
 
 log = structlog.get_logger(__name__)
 
 MAX_BATCH = 256  # requests in one commit
+WRITING = "writing to disk"
 
 
 class Write:
@@ -74,17 +76,19 @@ class Probe:
 
 
 Request: TypeAlias = Write | Compact | Probe
-Report: TypeAlias = Callable[[Sequence[Request], str], None]
+Report: TypeAlias = Callable[[Sequence[Request], StoreError | None], None]
 
 
 class Commits:
-    """What is done to the file, batch after batch, and how each ended: "" or what went wrong."""
+    """What is done to the file, batch after batch, and how each ended: None or what went wrong."""
 
     def __init__(self, file: SqliteFile) -> None:
         self.file = file
         self._failed_epoch = -1
 
-    def work(self, requests: Sequence[Request]) -> Iterator[tuple[Sequence[Request], str]]:
+    def work(
+        self, requests: Sequence[Request]
+    ) -> Iterator[tuple[Sequence[Request], StoreError | None]]:
         """Do the writes in one commit; what else is asked succeeds or fails by itself."""
         writes = [request for request in requests if isinstance(request, Write)]
         if writes:
@@ -99,28 +103,33 @@ class Commits:
         except sqlite3.Error as error:
             log.error("closing the store failed", err=str(error))
 
-    def _commit(self, writes: Sequence[Write]) -> str:
+    def _commit(self, writes: Sequence[Write]) -> StoreError | None:
         if writes[0].epoch <= self._failed_epoch:
             self._failed_epoch = writes[-1].epoch
-            return "a write before it failed"
+            return StoreError(f"{WRITING}: a write before it failed")
         try:
             self.file.write(list(chain.from_iterable(write.events for write in writes)))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, Full) as error:
             self._failed_epoch = writes[-1].epoch
             log.error("writing the store failed", err=str(error), requests=len(writes))
-            return str(error)
-        return ""
+            return _problem(error)
+        return None
 
-    def _maintain(self, request: Compact | Probe) -> str:
+    def _maintain(self, request: Compact | Probe) -> StoreError | None:
         try:
             if isinstance(request, Compact):
                 self.file.compact(request.revision)
             else:
                 self.file.probe()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, Full) as error:
             log.error("the store cannot be written", err=str(error))
-            return str(error)
-        return ""
+            return _problem(error)
+        return None
+
+
+def _problem(error: sqlite3.Error | Full) -> StoreError:
+    kind = Full if isinstance(error, Full) else StoreError
+    return kind(f"{WRITING}: {error}")
 
 
 class Writing(Protocol):
@@ -133,7 +142,7 @@ class Writing(Protocol):
 
 
 class Writer:
-    """Runs the thread. `report` is called in the event loop with "" or what went wrong."""
+    """Runs the thread. `report` is called in the event loop with None or what went wrong."""
 
     def __init__(self, file: SqliteFile, loop: asyncio.AbstractEventLoop, report: Report) -> None:
         self._commits = Commits(file)
