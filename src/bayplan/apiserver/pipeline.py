@@ -66,6 +66,8 @@ async def admit(backend: Backend, request: Request, attrs: Attributes) -> None:
     """Run the mutating half of admission: the built-in plugins, then policies and webhooks."""
     if request.verb != "patch" and _owners(attrs.obj):  # what a patch makes is looked at once
         await aside(request, _dedup_owners, request, attrs.obj, "")
+    if attrs.writes("services"):
+        await _count(backend, attrs)
     _built_in(backend.admission.admit, backend, attrs)
     if attrs.group == GROUP:
         await beside(load)
@@ -122,9 +124,16 @@ async def admit_valid(backend: Backend, request: Request, attrs: Attributes) -> 
         await backend.dynamic.validate(attrs, request)
 
 
-def settle(backend: Backend, attrs: Attributes) -> None:
+async def settle(backend: Backend, attrs: Attributes) -> None:
     """Run what counts and hands out; the object must be stored right after it."""
+    await _count(backend, attrs)
     _built_in(backend.admission.settle, backend, attrs)
+
+
+async def _count(backend: Backend, attrs: Attributes) -> None:
+    """Look into what was written since others counted, with pauses."""
+    for namespace, tally in backend.admission.counted(attrs, backend.reader):
+        await backend.reader.tallied(attrs.group, attrs.resource, namespace, tally)
 
 
 def _built_in(

@@ -13,12 +13,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import cast
 
+from bayplan.apiserver.admission.tally import Tally
+from bayplan.apiserver.aside import Pauses
 from bayplan.apiserver.codec import Codec, Object
 from bayplan.apiserver.following import Following
 from bayplan.store import Compacted, Event, FastReads, KeyValue, Store, Unavailable, Watcher
 
 CACHED_OBJECTS = 4096
 CATCH_UP_SECONDS = 10
+TALLY_COST = 8  # of a byte that is read and counted
 REMEMBERED_LISTS, REMEMBERED_ITEMS = 256, 64
 
 
@@ -98,6 +101,27 @@ class CachedReader:
         if self._fast is not None:
             return self._fast.range_now(prefix).items
         return self._mirrors[codec.prefix].below(prefix) if codec.prefix in self._mirrors else []
+
+    def tally(self, group: str, resource: str, namespace: str, tally: Tally) -> None:
+        """Let a tally's sums be those of now."""
+        codec = self._codec_of(group, resource)
+        if codec is None:
+            return
+        found = list(self.range(codec, codec.collection(namespace)))
+        for kv in found:
+            if not tally.knows(kv.key, kv.mod_revision):
+                tally.see(kv.key, kv.mod_revision, codec.decode(kv))
+        tally.keep([kv.key for kv in found])
+
+    async def tallied(self, group: str, resource: str, namespace: str, tally: Tally) -> None:
+        """Look into what a tally does not know yet, so that `tally` does not take long."""
+        codec, pauses = self._codec_of(group, resource), Pauses()
+        if codec is None:
+            return
+        for kv in self.range(codec, codec.collection(namespace)):
+            if not tally.knows(kv.key, kv.mod_revision):
+                await pauses.after(len(kv.value) * TALLY_COST)
+                tally.see(kv.key, kv.mod_revision, codec.decode(kv))
 
     def _read(self, codec: Codec, key: str) -> KeyValue | None:
         if self._fast is not None:

@@ -34,6 +34,11 @@ class Objects:
     def list(self, group, resource, namespace=""):
         return [o for g, r, o in self.objects if (g, r) == (group, resource)]
 
+    def tally(self, group, resource, namespace, tally):
+        tally.keep([])
+        for number, obj in enumerate(self.list(group, resource, namespace)):
+            tally.see(str(number), 1, obj)
+
 
 def priority_class(name, value, **more):
     body = {"metadata": {"name": name}, "value": value, **more}

@@ -2,8 +2,9 @@
 
 The chain is data (`CHAIN`), in upstream's order; `Chain` is what is switched on of it. `admit` runs
 the mutating half before the strategy prepares the object, `validate` the other half after
-validation, `settle` what counts, at the very end. All are synchronous, read through a `Reader`,
-change `attrs.obj` in place, and refuse by raising `AdmissionError`, which carries the Status.
+validation, `settle` what counts, at the very end; `counted` says what of that takes long. All are
+synchronous, read through a `Reader`, change `attrs.obj` in place, and refuse by raising
+`AdmissionError`, which carries the Status.
 
     attrs = Attributes(CREATE, "", "v1", "pods", "", namespace, name, obj)
     chain.admit(attrs, reader)

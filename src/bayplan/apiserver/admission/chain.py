@@ -15,11 +15,12 @@ from bayplan.apiserver.admission import (
     pods,
     podsecurity,
     priority,
-    quota,
     storage,
 )
 from bayplan.apiserver.admission.accounts import ServiceAccounts
-from bayplan.apiserver.admission.services import ServiceAddresses, refuse_taken
+from bayplan.apiserver.admission.quota import Quotas
+from bayplan.apiserver.admission.services import ServiceAddresses
+from bayplan.apiserver.admission.tally import Tally
 from bayplan.apiserver.admission.types import Attributes, Reader
 from bayplan.errors import ConfigError
 
@@ -38,7 +39,7 @@ CHAIN: dict[str, tuple[Step | None, Step | None]] = {
     "PersistentVolumeClaimResize": (None, storage.check_resize),
     "RuntimeClass": (pods.runtime_class, pods.check_overhead),
     "PodSecurity": (None, podsecurity.check_pod_security),
-    "ResourceQuota": (None, quota.check_quota),
+    "ResourceQuota": (None, None),  # each chain has its own, as of what keeps anything
 }
 
 # Plugins that live elsewhere, and upstream's whose work other parts do or that have none here.
@@ -98,9 +99,11 @@ class Chain:
         self, disabled: Iterable[str] = OPTIONAL, suffix: Callable[[], str] = lambda: "00000"
     ) -> None:
         off = frozenset(disabled)
+        self._quotas, self._addresses = Quotas(), ServiceAddresses()
         every = {
             **CHAIN,
-            "ServiceAddresses": (refuse_taken, ServiceAddresses().assign),
+            "ResourceQuota": (None, self._quotas.check),
+            "ServiceAddresses": (self._addresses.refuse_taken, self._addresses.assign),
             "ServiceAccount": (ServiceAccounts(suffix).mount, None),
         }
         steps = {name: step for name, step in every.items() if name not in off}
@@ -117,6 +120,15 @@ class Chain:
         """Run the validating half, after the object has passed validation."""
         for check in self._check:
             check(attrs, reader)
+
+    def counted(self, attrs: Attributes, reader: Reader) -> list[tuple[str, Tally]]:
+        """Return what a write will be counted with: sums over its kind, with the namespace."""
+        found = []
+        if self._quotas.check in self._settle:
+            found = [(attrs.namespace, each) for each in self._quotas.counted(attrs, reader)]
+        if attrs.writes("services"):
+            found.append(("", self._addresses.taken))
+        return found
 
     def settle(self, attrs: Attributes, reader: Reader) -> None:
         """Count quota and hand out addresses, right before the object is stored."""

@@ -8,11 +8,13 @@ written to the quota's status: that is the controller's work (`used_of` counts f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Protocol
 
 from bayplan.api import quantity
 from bayplan.api.quotas import Usage, in_scope, pod_usage, undeclared
+from bayplan.apiserver.admission.tally import Tally
 from bayplan.apiserver.admission.types import CREATE, UPDATE, Attributes, Reader, forbidden
 
 
@@ -27,6 +29,7 @@ class Kind(Protocol):
 
 
 _NANO = quantity.NANO
+TALLIES = 1024  # namespaces, kinds and scopes of which the sums are kept
 # Resources whose number a quota can bound under their own name.
 _COUNTED = (
     "pods",
@@ -53,8 +56,41 @@ def kind_counted(name: str) -> tuple[str, str]:
     return "", "pods"
 
 
-def check_quota(attrs: Attributes, reader: Reader) -> None:
-    """Refuse a create or a change that would exceed a quota of its namespace."""
+class Quotas:
+    """Refuses a create or a change that would exceed a quota of its namespace; one per server."""
+
+    def __init__(self) -> None:
+        self._tallies: dict[tuple[str, ...], Tally] = {}
+
+    def check(self, attrs: Attributes, reader: Reader) -> None:
+        for quota, hard, wanted in _concerned(attrs, reader):
+            _demand_declared(attrs, quota, hard)
+            if wanted:
+                tally = self._tally(quota, attrs)
+                reader.tally(attrs.group, attrs.resource, attrs.namespace, tally)
+                _compare(attrs, quota, hard, wanted, tally.totals)
+
+    def counted(self, attrs: Attributes, reader: Reader) -> list[Tally]:
+        """Return what `check` will count with, of objects of this kind and namespace."""
+        found = _concerned(attrs, reader)
+        return [self._tally(quota, attrs) for quota, _, wanted in found if wanted]
+
+    def _tally(self, quota: dict[str, Any], attrs: Attributes) -> Tally:
+        """Return what counts for a quota, and for others of the namespace with its scopes."""
+        spec, group, resource = quota.get("spec") or {}, attrs.group, attrs.resource
+        scopes = {name: spec.get(name) for name in ("scopes", "scopeSelector")}
+        key = attrs.namespace, group, resource, str(scopes)
+        found = self._tallies.pop(key, None) or Tally(partial(_counted, scopes, group, resource))
+        self._tallies[key] = found
+        if len(self._tallies) > TALLIES:
+            del self._tallies[next(iter(self._tallies))]  # of which was heard longest ago
+        return found
+
+
+def _concerned(
+    attrs: Attributes, reader: Reader
+) -> Iterator[tuple[dict[str, Any], dict[str, str], Usage]]:
+    """Yield the quotas that a write falls under, what they allow and what they are asked for."""
     if not attrs.namespace or not may_grow(attrs):
         return
     quotas = list(reader.list("", "resourcequotas", attrs.namespace))
@@ -66,14 +102,10 @@ def check_quota(attrs: Attributes, reader: Reader) -> None:
         more = {name: amount - before.get(name, 0) for name, amount in added.items()}
         added = {name: amount for name, amount in more.items() if amount > 0}
     for quota in quotas:
-        spec = quota.get("spec") or {}
         hard: dict[str, str] = (quota.get("status") or {}).get("hard") or {}
-        if attrs.resource == "pods" and not in_scope(spec, attrs.obj):
+        if attrs.resource == "pods" and not in_scope(quota.get("spec") or {}, attrs.obj):
             continue
-        wanted = {name: amount for name, amount in added.items() if name in hard}
-        _demand_declared(attrs, quota, hard)
-        if wanted:
-            _compare(attrs, reader, quota, hard, wanted)
+        yield quota, hard, {name: amount for name, amount in added.items() if name in hard}
 
 
 # What may come to use more by a change: sizes of claims, types of services, resized pods.
@@ -100,12 +132,11 @@ def _demand_declared(attrs: Attributes, quota: dict[str, Any], hard: dict[str, s
 
 def _compare(
     attrs: Attributes,
-    reader: Reader,
     quota: dict[str, Any],
     hard: dict[str, str],
     wanted: Usage,
+    used: Usage,
 ) -> None:
-    used = used_of(quota, reader.list(attrs.group, attrs.resource, attrs.namespace), attrs)
     over = sorted(n for n, a in wanted.items() if used.get(n, 0) + a > quantity.nanos(hard[n]))
     if not over:
         return
@@ -121,11 +152,16 @@ def used_of(quota: dict[str, Any], objects: Iterable[dict[str, Any]], kind: Kind
     """Return what the given objects of one kind use of a quota, in nanos by resource name."""
     totals: Usage = {}
     for obj in objects:
-        if kind.resource == "pods" and (_is_finished(obj) or not in_scope(quota["spec"], obj)):
-            continue
-        for name, amount in _usage(kind.group, kind.resource, obj).items():
+        for name, amount in _counted(quota["spec"], kind.group, kind.resource, obj).items():
             totals[name] = totals.get(name, 0) + amount
     return totals
+
+
+def _counted(spec: dict[str, Any], group: str, resource: str, obj: dict[str, Any]) -> Usage:
+    """Return what one object uses of a quota."""
+    if resource == "pods" and (_is_finished(obj) or not in_scope(spec, obj)):
+        return {}
+    return _usage(group, resource, obj)
 
 
 def _is_finished(pod: dict[str, Any]) -> bool:

@@ -8,9 +8,10 @@ not get the same one before the first is stored.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
+from bayplan.apiserver.admission.tally import Tally
 from bayplan.apiserver.admission.types import (
     CREATE,
     AdmissionError,
@@ -32,6 +33,15 @@ class ServiceAddresses:
     def __init__(self) -> None:
         self._next_host = _FIRST_HOST
         self._next_port = 0
+        self.taken = Tally(_taken)
+
+    def refuse_taken(self, attrs: Attributes, reader: Reader) -> None:
+        """Check what a new service asks for: as upstream, before anything else is validated."""
+        if (attrs.group, attrs.resource, attrs.subresource) != ("", "services", ""):
+            return
+        spec = attrs.obj.get("spec") or {}
+        if attrs.operation == CREATE and spec.get("type") != "ExternalName":
+            self._check_asked(attrs, reader, spec)
 
     def assign(self, attrs: Attributes, reader: Reader) -> None:
         """Complete a valid service with the addresses it needs."""
@@ -40,10 +50,9 @@ class ServiceAddresses:
         spec: dict[str, Any] = attrs.obj["spec"]
         if spec.get("type") == "ExternalName":
             return
-        _check_asked(attrs, reader, spec)
+        self._check_asked(attrs, reader, spec)
         if not spec.get("clusterIP"):
-            used = {ip for service in _specs(reader) for ip in _addresses(service)}
-            spec["clusterIP"] = self._free_address(used)
+            spec["clusterIP"] = self._free_address(self._now(reader))
             spec["clusterIPs"] = [spec["clusterIP"]]
         elif not spec.get("clusterIPs"):
             spec["clusterIPs"] = [spec["clusterIP"]]
@@ -58,7 +67,12 @@ class ServiceAddresses:
         if needs_node_ports(spec):
             self._assign_ports(attrs, reader, spec)
 
-    def _free_address(self, used: set[str]) -> str:
+    def _now(self, reader: Reader) -> Collection[str]:
+        """Return what services have now."""
+        reader.tally("", "services", "", self.taken)
+        return self.taken.totals
+
+    def _free_address(self, used: Collection[str]) -> str:
         size = _RANGE.num_addresses - 1
         for _ in range(size):
             address = str(_RANGE[self._next_host])
@@ -73,61 +87,49 @@ class ServiceAddresses:
             reason="InternalError",
         )
 
+    def _check_asked(self, attrs: Attributes, reader: Reader, spec: dict[str, Any]) -> None:
+        """Refuse addresses and ports that are asked for anew and that another service has."""
+        before = (attrs.old or {}).get("spec") or {}
+        addresses = _addresses(spec) - _addresses(before)
+        ports = _ports(spec) - _ports(before) if needs_node_ports(spec) else set()
+        if not addresses and not ports:
+            return
+        taken = self._now(reader)
+        for address in sorted(each for each in addresses if each in taken):
+            given = spec.get("clusterIPs") or [spec["clusterIP"]]
+            text = f"failed to allocate IP {address}: provided IP is already allocated"
+            raise _refused(attrs, invalid("spec.clusterIPs", given, text))
+        for i, port in enumerate(spec.get("ports") or ()):
+            number = port.get("nodePort")
+            if number in ports and number not in _PORTS:
+                text = "provided port is not in the valid range. "
+                text += f"The range of valid ports is {_SHOWN}"
+                raise _refused(attrs, invalid(f"spec.ports[{i}].nodePort", number, text))
+            if number in ports and str(number) in taken:
+                text = "provided port is already allocated"
+                raise _refused(attrs, invalid(f"spec.ports[{i}].nodePort", number, text))
+
     def _assign_ports(self, attrs: Attributes, reader: Reader, spec: dict[str, Any]) -> None:
         missing = [port for port in spec.get("ports") or () if not port.get("nodePort")]
         if not missing:
             return
-        used = _ports(spec)
-        for service in _specs(reader):
-            used |= _ports(service)
+        used, own = self._now(reader), _ports(spec)
         for port in missing:
-            port["nodePort"] = self._free_port(used)
-            used.add(port["nodePort"])
+            port["nodePort"] = self._free_port(used, own)
+            own.add(port["nodePort"])
 
-    def _free_port(self, used: set[int]) -> int:
+    def _free_port(self, used: Collection[str], own: set[int]) -> int:
         for _ in _PORTS:
             number = _PORTS[self._next_port % len(_PORTS)]
             # A step that shares no factor with the range visits every port once.
             self._next_port += 1009
-            if number not in used:
+            if number not in own and str(number) not in used:
                 return number
         raise AdmissionError(
             "Internal error occurred: failed to allocate a nodePort: range is full",
             code=500,
             reason="InternalError",
         )
-
-
-def refuse_taken(attrs: Attributes, reader: Reader) -> None:
-    """Check what a new service asks for: as upstream, before anything else is validated."""
-    if (attrs.group, attrs.resource, attrs.subresource) != ("", "services", ""):
-        return
-    spec = attrs.obj.get("spec") or {}
-    if attrs.operation == CREATE and spec.get("type") != "ExternalName":
-        _check_asked(attrs, reader, spec)
-
-
-def _check_asked(attrs: Attributes, reader: Reader, spec: dict[str, Any]) -> None:
-    """Refuse addresses and ports that are asked for anew and that another service has."""
-    before = (attrs.old or {}).get("spec") or {}
-    addresses = _addresses(spec) - _addresses(before)
-    ports = _ports(spec) - _ports(before) if needs_node_ports(spec) else set()
-    if not addresses and not ports:
-        return
-    others = list(_specs(reader))
-    for address in sorted(addresses & {ip for other in others for ip in _addresses(other)}):
-        given = spec.get("clusterIPs") or [spec["clusterIP"]]
-        text = f"failed to allocate IP {address}: provided IP is already allocated"
-        raise _refused(attrs, invalid("spec.clusterIPs", given, text))
-    taken = {number for other in others for number in _ports(other)}
-    for i, port in enumerate(spec.get("ports") or ()):
-        number = port.get("nodePort")
-        if number in ports and number not in _PORTS:
-            text = f"provided port is not in the valid range. The range of valid ports is {_SHOWN}"
-            raise _refused(attrs, invalid(f"spec.ports[{i}].nodePort", number, text))
-        if number in ports & taken:
-            text = "provided port is already allocated"
-            raise _refused(attrs, invalid(f"spec.ports[{i}].nodePort", number, text))
 
 
 def _addresses(spec: dict[str, Any]) -> set[str]:
@@ -149,7 +151,7 @@ def headless_without_selector(spec: dict[str, Any]) -> bool:
     return spec.get("clusterIPs") == ["None"] and not spec.get("selector")
 
 
-def _specs(reader: Reader) -> Iterable[dict[str, Any]]:
-    for service in reader.list("", "services"):
-        spec: Any = service.get("spec") or {}
-        yield spec
+def _taken(service: dict[str, Any]) -> dict[str, int]:
+    """Return the addresses and ports of a service."""
+    spec = service.get("spec") or {}
+    return dict.fromkeys([*_addresses(spec), *map(str, _ports(spec))], 1)

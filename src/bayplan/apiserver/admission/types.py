@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from bayplan.apiserver.admission.tally import Tally
 from bayplan.errors import BayplanError
 
 CREATE = "CREATE"
@@ -25,6 +26,9 @@ class Reader(Protocol):
     def get(self, group: str, resource: str, namespace: str, name: str) -> Object | None: ...
 
     def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Object]: ...
+
+    def tally(self, group: str, resource: str, namespace: str, tally: Tally) -> None:
+        """Let the sums be those of now."""
 
 
 class Attributes(msgspec.Struct):

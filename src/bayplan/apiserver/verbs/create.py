@@ -70,7 +70,7 @@ async def _settled(backend: Backend, codec: Codec, request: Request, attrs: Attr
     for _ in range(CLAIM_ATTEMPTS):
         async with backend.turns.of(codec, attrs) as also:
             attrs.obj = cast("Object", await aside(request, clone, obj)) if also else obj
-            pipeline.settle(backend, attrs)
+            await pipeline.settle(backend, attrs)
             try:
                 return await _store(backend, codec, request, attrs.obj, also)
             except Conflict as error:

@@ -101,7 +101,7 @@ async def _attempt(
         check_uid(request.kind, obj, old)
     attrs = await pipeline.before_update(backend, request, obj, old)
     async with backend.turns.of(codec, attrs) as also:
-        pipeline.settle(backend, attrs)
+        await pipeline.settle(backend, attrs)
         if track:
             await aside(request, ownership.track, backend, request, obj, old)
         if ready_to_go(request.kind, obj):
