@@ -1,14 +1,14 @@
 """Measures whole schedulers on a live API server: kube-scheduler and Bayplan in one run.
 
     python bench/e2e.py [--workloads basic,affinity] [--nodes 5000] [--pods 1000] [--json]
-    python bench/e2e.py --server embedded
+    python bench/e2e.py --rounds 4 --server embedded
     python bench/e2e.py --latency-only
     python bench/e2e.py --figures docs/results/e2e.json    (the table of README.md)
 
 Pods are created first, then a scheduler is started on them; when all are bound and their events
-are written it is stopped, the pods are deleted, and the next scheduler gets the same; which of them
-is first alternates from workload to workload. Both read the same configuration file: client QPS
-5000, no leader election, events on. What is measured:
+are written it is stopped, the pods are deleted, and the next scheduler gets the same. In every
+other round the other one is first; what is compared are the medians of all rounds. Both read the
+same configuration file: client QPS 5000, no leader election, events on. What is measured:
 
     pods/s          between the first and the last binding that a watch showed
     CPU             of the scheduler process, a pod: from the first binding until all events are
@@ -29,6 +29,7 @@ import asyncio
 import contextlib
 import json
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -388,6 +389,22 @@ class Bench:
         }
 
 
+def medians(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each workload and scheduler: the medians of its rounds."""
+    rounds: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        rounds.setdefault((row["workload"], row["scheduler"]), []).append(row)
+    return [
+        {
+            key: statistics.median(row[key] for row in same)
+            if isinstance(value, int | float)
+            else value
+            for key, value in same[0].items()
+        }
+        for same in rounds.values()
+    ]
+
+
 def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Compare Bayplan with kube-scheduler, a workload at a time."""
     found = []
@@ -476,15 +493,17 @@ async def measure(cluster: ServedCluster, options: argparse.Namespace) -> list[d
     """Run everything that was asked for."""
     bench, rows = Bench(cluster, options), []
     await bench.nodes()
-    for turn, workload in enumerate([] if options.latency_only else options.workloads):
-        for name in options.schedulers[:: -1 if turn % 2 else 1]:  # who runs first alternates
-            rows.append(await bench.throughput(workload, name))
+    for turn in range(options.rounds):
+        order = options.schedulers[:: -1 if turn % 2 else 1]
+        for workload in [] if options.latency_only else options.workloads:
+            for name in order:
+                rows.append(await bench.throughput(workload, name))
+                if not options.json:
+                    show(rows[-1])
+        for name in order if options.seconds else []:
+            rows.append(await bench.latency(name))
             if not options.json:
                 show(rows[-1])
-    for name in options.schedulers if options.seconds else []:
-        rows.append(await bench.latency(name))
-        if not options.json:
-            show(rows[-1])
     await bench.client.close()
     return rows
 
@@ -499,6 +518,7 @@ def main() -> None:
     parser.add_argument("--schedulers", default=",".join(SCHEDULERS), help="one or both")
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=0, help="for every workload; 0 = as named")
+    parser.add_argument("--rounds", type=int, default=2, help="each is first in half of them")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds a workload may take")
     parser.add_argument("--rate", type=float, default=100.0, help="pods/s for the latency")
     parser.add_argument("--seconds", type=float, default=20.0, help="of latency; 0 = none")
@@ -509,6 +529,8 @@ def main() -> None:
     options = parser.parse_args()
     options.workloads = options.workloads.split(",")
     options.schedulers = options.schedulers.split(",")
+    if options.rounds < 1 or (options.figures and options.rounds % 2):
+        parser.error("--rounds is a number from 1 on, and an even one with --figures")
     if unknown := set(options.workloads) - set(WORKLOADS):
         parser.error(f"unknown workload {', '.join(unknown)}; there are {', '.join(WORKLOADS)}")
     if unknown := set(options.schedulers) - set(SCHEDULERS):
@@ -524,9 +546,11 @@ def main() -> None:
         start = start_kube if options.server == "kube" else start_embedded
         with start(Path(folder)) as cluster:
             rows = asyncio.run(measure(cluster, options))
-    found = ratios(rows)
+    middle = medians(rows)
+    found = ratios(middle)
     if options.figures:
-        write(options.figures, "bench/e2e.py", figures(rows), columns=SHOWN)
+        facts = {"nodes": options.nodes, "pods": options.pods, "rounds": options.rounds}
+        write(options.figures, "bench/e2e.py", figures(middle), columns=SHOWN, **facts)
     if options.json:
         print(json.dumps({"rows": rows, "ratios": found}, indent=1))
         return

@@ -274,7 +274,8 @@ def main() -> None:
     found = measure(options.nodes, options.pods, options.rate, options.minutes)
     print(json.dumps(found, indent=2))
     if options.json:
-        write(options.json, "bench/page.py", shown(found), minutes=options.minutes)
+        sizes = {name: getattr(options, name) for name in ("nodes", "pods", "rate", "minutes")}
+        write(options.json, "bench/page.py", shown(found), **sizes, openings=OPENINGS)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ that FILE names writes it (`--json FILE`). A table that was filled in by hand sa
 and its file stands in `UNTIED` until a run has written it. No page shows others.
 """
 
+import argparse
 import json
 import re
 from pathlib import Path
@@ -127,9 +128,68 @@ def test_a_run_beside_kube_scheduler_fills_readme_in(tmp_path, monkeypatch):
     assert done == figures["filled"](done, tmp_path)
 
 
+async def test_each_scheduler_is_first_in_half_of_the_rounds(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "bench")
+    bench = run_path(str(ROOT / "bench" / "e2e.py"))
+    ran = []
+
+    class Bench:
+        def __init__(self, cluster, options):
+            self.client = self
+
+        async def nodes(self):
+            pass
+
+        async def close(self):
+            pass
+
+        async def throughput(self, workload, name):
+            ran.append((workload, name))
+            return {"workload": workload, "scheduler": name, "pods_per_s": 2 ** len(ran)}
+
+        async def latency(self, name):
+            return await self.throughput("latency", name)
+
+    monkeypatch.setitem(bench["measure"].__globals__, "Bench", Bench)
+    options = {"rounds": 4, "workloads": ["a", "b"], "schedulers": ["x", "y"], "seconds": 1}
+    options |= {"latency_only": False, "json": True}
+
+    rows = await bench["measure"](None, argparse.Namespace(**options))
+
+    firsts = [(workload, name) for workload, name in ran[::2]]
+    assert {("x", 2), ("y", 2)} == {
+        (name, firsts.count((workload, name)))
+        for workload in ("a", "b", "latency")
+        for name in ("x", "y")
+    }
+    middle = bench["medians"](rows)
+    assert [2**1, 2**8, 2**13, 2**20] == [row["pods_per_s"] for row in rows if is_a_x(row)]
+    assert [(2**8 + 2**13) / 2] == [row["pods_per_s"] for row in middle if is_a_x(row)]
+
+
+def is_a_x(row):
+    return (row["workload"], row["scheduler"]) == ("a", "x")
+
+
 def test_readme_says_who_ran_first_in_the_run_that_it_shows():
-    """Files with columns are of a program that alternates."""
-    alternated = "columns" in json.loads((ROOT / "docs/results/e2e.json").read_text("utf-8"))
+    """A file that tells no rounds is of a program that ran kube-scheduler first."""
+    results = json.loads((ROOT / "docs/results/e2e.json").read_text("utf-8"))
+    rounds = results.get("rounds", 0)
 
     text = (ROOT / "README.md").read_text("utf-8")
-    assert alternated == ("kube-scheduler was first each time" not in text)
+    assert (rounds == 0) == ("kube-scheduler was first each time" in text)
+    assert (rounds > 0) == (f"Medians of {rounds} rounds of `make bench-e2e" in text)
+    assert results.get("nodes", 5000) == 5000
+    assert results.get("pods", 0) == 0, "numbers of pods are those of the titles"
+
+
+def test_the_page_was_measured_as_large_as_it_says():
+    source = ROOT / "docs/results/page.json"
+    results = json.loads(source.read_text("utf-8")) if source.exists() else {}
+    wanted = {"nodes": 5000, "pods": 100_000, "rate": 100, "minutes": 10.0, "openings": 5}
+
+    assert wanted == {name: results.get(name, value) for name, value in wanted.items()}
+    text = (ROOT / "docs/how-to/page.md").read_text("utf-8")
+    assert "With 5,000 nodes\nand 100,000 pods" in text
+    assert "| first picture, five openings |" in text
+    assert "| the tab after ten minutes of 100 changes a second |" in text
