@@ -1,14 +1,21 @@
 """The two demos of the seeds, as a user runs them."""
 
+import asyncio
+import json
 import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from bayplan.cli.global_ import command
+from bayplan.client.resources import PODS
+from bayplan.clock import run_virtual
+from bayplan.global_scheduler import demo
+from tests.global_scheduler.sites import ID
 from tests.global_scheduler.test_http import DOCUMENTED
 
 
@@ -88,3 +95,65 @@ def test_the_newer_spelling_of_files_and_fields_is_read(tmp_path):
     result = CliRunner().invoke(command, ["validate", str(tmp_path)])
 
     assert "valid: 1 site, 1 flavor," in result.output, result.output
+
+
+async def test_what_is_not_installed_is_asked_from_here_and_said_so(monkeypatch):
+    monkeypatch.setattr(demo.shutil, "which", lambda name: None)
+    said = []
+    await demo.run(said.append)
+
+    url = re.search(r"http://127.0.0.1:\d+/v1/allocations", said[0])[0]
+    answer = re.sub(
+        r'"id": "[0-9a-f-]{36}"', '"id": "7a41e0a0-bad9-49cc-9948-9531aa79c2b7"', said[2]
+    )
+    assert [
+        '$ curl -H "Content-Type:application/json" -X POST '
+        f"-T conf/sample_allocation_req_body.json {url}",
+        "(curl is not installed; the same request from Python)",
+        DOCUMENTED,
+        "$ kubectl apply -f vm.yaml",
+        "(kubectl is not installed; the same request from Python)",
+        "$ kubectl describe pods demovm",
+        "Name:  demovm\nNode:  az1/",
+    ] == [*said[:2], answer, *said[3:]]
+
+
+class Pods:
+    """A server on which the pod is bound when it is asked for the third time."""
+
+    asked = 0
+
+    async def get(self, resource, name, namespace):
+        assert (PODS, "demovm", "default") == (resource, name, namespace)
+        self.asked += 1
+        return json.dumps({"spec": {"nodeName": "az9"} if self.asked > 2 else {}})
+
+
+async def test_what_is_installed_is_run(monkeypatch):
+    """Here it is `echo`, which says what it was told."""
+    monkeypatch.setattr(demo.shutil, "which", lambda name: "/bin/echo")
+    said, pods = [], Pods()
+    await demo.allocation_demo(said.append, Path("conf"), 7)
+    await demo.machine_demo(said.append, Path("conf"), Path("admin.kubeconfig"), pods)
+
+    url = "http://127.0.0.1:7/v1/allocations"
+    asked = "-H Content-Type:application/json -X POST -T conf/sample_allocation_req_body.json"
+    assert [
+        f"-s {asked} {url}\n",
+        "$ kubectl apply -f vm.yaml",
+        "--kubeconfig admin.kubeconfig apply -f conf/vm.yaml\n",
+        "$ kubectl describe pods demovm",
+        "--kubeconfig admin.kubeconfig describe pods demovm\n",
+    ] == said[1:]
+    assert 3 == pods.asked
+
+
+def test_a_pod_that_is_never_bound_is_not_waited_for_for_ever():
+    async def main():
+        pods = Pods()
+        pods.asked = -(10**6)
+        with pytest.raises(TimeoutError):
+            await demo._until_bound(pods)
+        return asyncio.get_running_loop().time()
+
+    assert demo.DEADLINE == run_virtual(main())

@@ -167,6 +167,7 @@ def test_hosts_have_free_what_charges_leave(seed):
                 charge, times = (whole, named), 1
                 model.charges.append(charge)
             room.apply(source, *charge, times)
+            assert len(room._changes) <= hosts_module.CHANGES_KEPT
             for name, one in models.items():
                 number = room.numbers[name]
                 free = one.free()
@@ -184,6 +185,7 @@ def test_hosts_have_free_what_charges_leave(seed):
                 sum(fits(f, size, bool(n)) for n, f in zip(one.names, one.free(), strict=True))
                 for one in models.values()
             ] == room.slots(*size).tolist()[:2]
+            assert len(room._slots) <= hosts_module.SIZES_KEPT
 
 
 def fits(free, size, real):

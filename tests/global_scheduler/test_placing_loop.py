@@ -60,8 +60,10 @@ class Cluster:
             self, self.service, CustomResource(STACKS), clock=self.now, **options
         )
         self.stacks = {}
+        self.synced = asyncio.Event()
+        self.synced.set()
         self.placing.informer = SimpleNamespace(
-            store=self.stacks, run=asyncio.Event().wait, wait_synced=lambda: asyncio.sleep(0)
+            store=self.stacks, run=asyncio.Event().wait, wait_synced=self.synced.wait
         )
 
     async def patch_status(self, resource, name, body, namespace, kind):
@@ -250,8 +252,8 @@ def test_what_goes_before_it_was_placed_is_not_tried_and_takes_nothing(late):
         if late:
             await asyncio.sleep(1)
         cluster.remove("a")
-        await asyncio.sleep(100)
         assert 0 == len(cluster.placing._queue)
+        await asyncio.sleep(100)
         cluster.put("a", ROOM)  # the same name and the same request: another object
         await asyncio.sleep(1)
 
@@ -266,8 +268,8 @@ def test_what_is_being_deleted_gives_back_and_is_not_placed():
         await asyncio.sleep(1)
         for name in ("a", "big"):
             cluster.put(name, deletionTimestamp="2026-01-01T00:00:00Z")
-        await asyncio.sleep(100)
         assert 0 == len(cluster.placing._queue)
+        await asyncio.sleep(100)
 
     cluster = play(scene)
     assert {} == cluster.held()
@@ -321,7 +323,41 @@ def test_a_store_that_fails_is_told_and_asked_again():
     assert [(0.0, "a", away), (60.0, "a", "s1")] == cluster.told
 
 
+def test_what_was_given_back_is_not_given_back_again():
+    async def scene(cluster):
+        for name in "ab":
+            cluster.put(name, 1)
+            await asyncio.sleep(1)
+            cluster.remove(name)
+            await asyncio.sleep(1)
+            cluster.put("a", 1)
+            await asyncio.sleep(1)
+
+    cluster = play(scene)
+    assert {"a": "s1"} == cluster.held()
+
+
+def test_who_was_placed_at_last_begins_with_a_short_wait_when_it_fails_again():
+    async def scene(cluster):
+        cluster.put("a", ROOM + 1)
+        await asyncio.sleep(61)
+        cluster.put("a", 1)
+        await asyncio.sleep(1)
+        cluster.put("a", ROOM + 1, status={})
+        await asyncio.sleep(0.5)
+        cluster.placing.hint()
+        await asyncio.sleep(2)
+
+    assert [0, 60, 61, 62, 63] == play(scene).attempts("a")
+
+
 def test_what_could_not_be_given_back_is_tried_again_every_second():
+    pauses = []
+
+    async def pause(seconds):
+        pauses.append(seconds)
+        await asyncio.sleep(seconds)
+
     async def scene(cluster):
         cluster.put("a", 1)
         cluster.put("b", 1)
@@ -333,8 +369,10 @@ def test_what_could_not_be_given_back_is_tried_again_every_second():
         for held in ({"a", "b"}, {"a", "b"}, set()):
             assert held == cluster.held().keys()
             await asyncio.sleep(module.RELEASE_AGAIN)
+        await asyncio.sleep(10)
 
-    play(scene)
+    play(scene, pause=pause)
+    assert [module.RELEASE_AGAIN] * 2 == pauses
 
 
 # -- with others
@@ -364,6 +402,45 @@ def test_only_what_is_in_the_own_share_is_placed_and_given_back():
         assert {"b": "s1"} == cluster.held()
 
     play(scene, is_mine=lambda uid: uid in mine)
+
+
+def test_what_waits_is_tried_at_once_when_the_share_moves_unless_another_has_it_now():
+    mine = {"a", "b"}
+
+    async def scene(cluster):
+        for name in mine:
+            cluster.put(name, ROOM + 1)
+        await asyncio.sleep(5)
+        mine.remove("b")
+        cluster.placing.reconsider()
+        await asyncio.sleep(100)
+
+    cluster = play(scene, is_mine=lambda uid: uid in mine)
+    assert [0.0] == cluster.attempts("b")
+    assert [0.0, 5.0] == cluster.attempts("a")[:2]
+
+
+def test_nothing_is_orphaned_before_all_objects_are_known():
+    async def scene(cluster):
+        cluster.put("a", 1)
+        cluster.put("b", 1)
+        await asyncio.sleep(1)
+        a = cluster.stacks.pop("n/a")
+        cluster.synced.clear()
+        again = Placing(cluster, cluster.service, CustomResource(STACKS), clock=cluster.now)
+        again.informer = cluster.placing.informer
+        running = asyncio.create_task(again.run())
+        again.reconsider()
+        await asyncio.sleep(10)
+        assert {"a": "s1", "b": "s1"} == cluster.held()
+        cluster.synced.set()
+        await asyncio.sleep(0.1)
+        assert {"b": "s1"} == cluster.held()
+        cluster.stacks["n/a"] = a
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    play(scene)
 
 
 def test_what_another_placed_and_is_new_here_is_no_orphan():
@@ -423,14 +500,32 @@ def test_a_placed_object_tells_where_it_was_moved_to_if_it_is_in_the_own_share()
         await cluster.service.move("b", {"s2"})
         cluster.problems = [ApiError(500, "InternalError", "x")]
         await cluster.service.move("a", {"s1"})
-        await asyncio.sleep(100)
+        await asyncio.sleep(99)
         assert 0 == len(cluster.placing._queue)
+        cluster.problems = [ApiError(500, "InternalError", "x")]
+        await cluster.service.move("a", {"s2"})
+        await asyncio.sleep(10)
 
     cluster = play(scene, is_mine=lambda uid: uid in mine)
     assert [0.0] == cluster.attempts("b")
-    assert [(0.0, "s1"), (1.0, "s2"), (2.0, "s2")] == [
+    assert [(0.0, "s1"), (1.0, "s2"), (2.0, "s2"), (100.0, "s1"), (101.0, "s1")] == [
         (moment, says) for moment, name, says in cluster.told if name == "a"
     ]
+
+
+def test_an_allocation_that_another_scheduler_wrote_is_told_where_it_is():
+    async def scene(cluster):
+        cluster.put("a", 1)
+        await asyncio.sleep(1)
+        [record] = cluster.service.ledger.records.values()
+        cluster.service.ledger.unapply(record)
+        await asyncio.sleep(1)
+        cluster.put("a", status={"groups": [{"site": "s9"}]})
+        await asyncio.sleep(1)
+        cluster.service.ledger.apply(record)
+        await asyncio.sleep(1)
+
+    assert [(0.0, "a", "s1"), (3.0, "a", "s1")] == play(scene).told
 
 
 def test_what_tells_an_old_place_is_mended_when_it_is_seen():

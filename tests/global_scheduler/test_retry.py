@@ -1,8 +1,10 @@
 """What could not be placed waits, longer each time, unless something changes; on the second."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bayplan.global_scheduler.retry import FLUSH, RetryQueue
+from bayplan.global_scheduler.retry import FIRST, FLUSH, LIMIT, RetryQueue
 
 
 def test_in_order_of_arrival_and_each_once():
@@ -63,3 +65,50 @@ def test_who_fails_again_waits_from_then_on():
 
     assert queue.pop(FLUSH) is None
     assert "a" == queue.pop(1.0 + FLUSH)
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(("add", "forget", "fail", "fail", "hint", "pop")),
+        st.sampled_from("abc"),
+        st.sampled_from((0.0, 0.5, 1.0, 3.0, FLUSH)),
+    ),
+    max_size=30,
+)
+
+
+@given(steps)
+def test_whatever_happens_each_is_tried_when_it_is_due_and_no_other(steps):
+    """Against plain sets: what is due, and from when on what waits is."""
+    queue, now = RetryQueue(), 0.0
+    due, waits, tries = set(), {}, dict.fromkeys("abc", 0)
+    for what, key, pause in steps:
+        now += pause
+        if what == "add":
+            queue.add(key)
+            due.add(key)
+            waits.pop(key, None)
+        elif what == "forget":
+            queue.forget(key)
+            due.discard(key)
+            waits.pop(key, None)
+            tries[key] = 0
+        elif what == "fail" and key not in due:
+            wait = min(FIRST * 2 ** tries[key], LIMIT)
+            tries[key] += 1
+            assert wait == queue.fail(key, now)
+            waits[key] = now + wait, now + FLUSH
+        elif what == "hint":
+            queue.hint(now)
+            waits = {key: (ready, max(ready, now)) for key, (ready, _) in waits.items()}
+        elif what == "pop":
+            due |= {key for key, (_, at) in waits.items() if at <= now}
+            waits = {key: one for key, one in waits.items() if key not in due}
+            found = [queue.pop(now) for _ in range(len(due) + 1)]
+            assert sorted(due) == sorted(found[:-1])
+            assert found[-1] is None
+            due.clear()
+            following = queue.next_time()
+            assert (following is None) == (not waits)
+            assert following is None or now < following <= min(at for _, at in waits.values())
+        assert len(due) + len(waits) == len(queue)

@@ -7,7 +7,7 @@ object's uid and the ledger's transaction lets one write it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -82,12 +82,11 @@ class Partition:
         self._pause = pause
         self._changed = changed
         self.members: list[str] = []
-        self._range = (0, TOP)
+        self._range: Container[int] = ()
 
     def is_mine(self, uid: str) -> bool:
         """Whether this scheduler takes care of the object."""
-        low, high = self._range
-        return bool(self.members) and low <= hash_key(uid) <= high
+        return hash_key(uid) in self._range
 
     def on_change(self, changed: Callable[[], None]) -> None:
         """Call when the share has moved."""
@@ -116,8 +115,9 @@ class Partition:
         )
         if members != self.members and self._name in members:
             self.members = members
-            self._range = divide(len(members), TOP)[members.index(self._name)]
-            log.info("share changed", members=len(members), start=self._range[0])
+            first, last = divide(len(members), TOP)[members.index(self._name)]
+            self._range = range(first, last + 1)
+            log.info("share changed", members=len(members), start=first)
             self._changed()
 
     @property

@@ -154,7 +154,7 @@ def _flavors(table: SiteTable, allocation: Allocation) -> Iterator[tuple[str, Ch
     }
     for number, resource in enumerate(allocation.stack.resources):
         asked = {choice.flavor_id for choice in resource.flavors}
-        least = min((sizes[one] for one in asked if one in sizes), default=(0, 0))
+        least = min((sizes[one] for one in asked if one in sizes), default=())
         smaller = [one for one, size in sizes.items() if size < least and one not in asked]
         smaller.sort(key=lambda one: (sizes[one], one), reverse=True)
         for flavor in smaller[:FLAVORS]:
