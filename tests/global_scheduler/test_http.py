@@ -394,7 +394,13 @@ ONE = msgspec.json.decode(BODY)["allocation"] | {"id": ID_2[:-1] + "1"}
     ("method", "path", "body", "problem"),
     [
         ("POST", "allocations", {"allocations": []}, "must have 1 to 100 entries"),
-        ("POST", "allocations", {"allocations": [ONE] * 101}, "must have 1 to 100 entries"),
+        ("POST", "allocations", {"allocations": [ONE] * 101}, "at most 100 entries, got 101"),
+        (
+            "POST",
+            "allocations",
+            {"allocations": [ONE | {"replicas": 50_001}] * 2},
+            "allocations: have 100002 replicas together; at most 100000 are possible",
+        ),
         ("POST", "allocations?dry_run=1", {"allocations": [ONE]}, "is not possible with several"),
         ("POST", "allocations?explain=1", {"allocations": [ONE]}, "is not possible with several"),
         ("POST", "allocations?reserve=1", {"allocations": [ONE]}, "is not possible with several"),
@@ -412,7 +418,9 @@ ONE = msgspec.json.decode(BODY)["allocation"] | {"id": ID_2[:-1] + "1"}
         ("POST", "allocations/a/move", {"leave": []}, "must name at least one site"),
         ("GET", "rebalance?moves=0", None, "must be"),
         ("GET", "rebalance?moves=101", None, "must be at most 100, got 101"),
-        ("POST", "rebalance", {"moves": MOVES * 101}, "must be at most 100, got 101"),
+        ("POST", "rebalance", {"moves": MOVES * 101}, "at most 100 entries, got 101"),
+        ("POST", "whatif", {"place": [ONE] * 101}, "place: must have at most 100 entries"),
+        ("POST", "whatif", {"add": {"sites": [{}] * 2000}}, "sites[99].region: is missing"),
         ("POST", "rebalance", {"moves": [{}]}, "is missing"),
     ],
 )

@@ -78,7 +78,7 @@ def asked(kind: str, spec: Any, **meta: Any) -> tuple[Any, list[str]]:
         (
             "pods",
             {"virtualMachine": MACHINE | {"resourceCommonInfo": {"count": 0}}},
-            "spec.virtualMachine.resourceCommonInfo.count: must be at least 1, got 0",
+            "spec.virtualMachine.resourceCommonInfo.count: must be from 1 to 1000000, got 0",
         ),
         (
             "pods",
@@ -86,8 +86,13 @@ def asked(kind: str, spec: Any, **meta: Any) -> tuple[Any, list[str]]:
             "spec.virtualMachine.flavors: must have at least one entry",
         ),
         ("virtualmachines", {"flavors": []}, "spec.flavors: must have at least one entry"),
-        ("allocations", {"replicas": 0}, "spec.replicas: must be at least 1, got 0"),
-        ("allocations", {"replicas": -3}, "spec.replicas: must be at least 1, got -3"),
+        ("allocations", {"replicas": 0}, "spec.replicas: must be from 1 to 100000, got 0"),
+        (
+            "allocations",
+            {"replicas": 10**9},
+            "spec.replicas: must be from 1 to 100000, got 1000000000",
+        ),
+        ("allocations", {"replicas": -3}, "spec.replicas: must be from 1 to 100000, got -3"),
     ],
 )
 def test_what_an_object_cannot_ask_for_is_named(kind: str, spec: Any, problem: str) -> None:

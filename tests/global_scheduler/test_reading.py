@@ -413,6 +413,51 @@ def test_each_wrong_value_of_a_request_is_told(path, value, problem):
     assert problems == [] or problems[0].startswith(problem)
 
 
+LATENCY = {"to": "x", "max_ms": 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "entry", "most"),
+    [
+        (("alternatives",), {}, 16),
+        (("selector", "latency"), LATENCY, 16),
+        (("selector", "stackAffinity"), {"key": "a", "operator": "exists"}, 16),
+        (("selector", "stack_antiaffinity"), {"key": "a", "operator": "exists"}, 16),
+        (("resource_group", "resources"), whole()["resource_group"]["resources"][0], 32),
+        ((*RESOURCE, "flavors"), {"flavor_id": "f1"}, 64),
+        (("selector", "regions"), {"region": "r"}, 1000),
+        (("selector", "residency", "countries"), "de", 1000),
+        (("selector", "residency", "exceptCountries"), "de", 1000),
+        (("selector", "regions", 0, "availablityZone"), "z", 1000),
+        (("selector", "stackAffinity", 0, "values"), "v", 1000),
+    ],
+)
+def test_what_each_decision_goes_through_is_bounded(path, entry, most):
+    """A few bytes each would hold up everybody for hours."""
+    assert [] == read(changed(path, [entry] * most))[1]
+    _, problems = read(changed(path, [entry] * (most + 1)))
+
+    assert problems[0].endswith(f"must have at most {most} entries, got {most + 1}")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [((*RESOURCE, "storage"), 1), (("resource_group", "labels"), "v")]
+)
+def test_mappings_are_bounded_too(path, value):
+    _, problems = read(changed(path, {f"k{number}": value for number in range(1001)}))
+
+    assert problems[0].endswith("must have at most 1000 entries, got 1001")
+
+
+def test_so_many_problems_of_a_document_are_told():
+    """An answer must not be a hundred times as long as what was asked."""
+    problems = []
+    for item in Fields({"x": [{}] * 5000}, problems).items("x"):
+        item.text("name", required=True)
+
+    assert [f"x[{number}].name: is missing" for number in range(1000)] == list(map(str, problems))
+
+
 def test_a_request_without_an_allocation_says_so():
     _, problems = read_allocation({}, flavors=(), volume_types=(), new_id=ID)
 

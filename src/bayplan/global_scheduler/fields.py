@@ -5,13 +5,15 @@ any case. A `Fields` looks a value up by all its names, checks it, and on troubl
 and goes on with the default, so that a user sees all problems of a file at once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from typing import TypeAlias
 
 import msgspec
 
 EXACT = 1 << 53
 """Whole numbers below it are the same as a float."""
+PROBLEMS = 1000
+"""How many are told of one document."""
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 
@@ -48,7 +50,8 @@ class Fields:
 
     def problem(self, name: str, text: str) -> None:
         """Add a problem with a field of this object (or with the object itself)."""
-        self.problems.append(Problem(self._path(name), text, self.file))
+        if len(self.problems) < PROBLEMS:
+            self.problems.append(Problem(self._path(name), text, self.file))
 
     def _path(self, name: str) -> str:
         if not name:
@@ -141,8 +144,10 @@ class Fields:
         path = f"{self.path}.{name}" if self.path else name
         return Fields(value, self.problems, path, self.file)
 
-    def items(self, *names: str, required: bool = False) -> Iterator["Fields"]:
-        """The objects of a list."""
+    def items(
+        self, *names: str, required: bool = False, most: int | None = None
+    ) -> Iterator["Fields"]:
+        """The objects of a list; none of one that is too long."""
         name, value = self._find(names)
         if value is None:
             if required:
@@ -151,16 +156,26 @@ class Fields:
         if not isinstance(value, list):
             self.problem(name, f"expected a list, got {_kind(value)}")
             return
+        if self._too_long(name, value, most):
+            return
         for position, item in enumerate(value):
             yield Fields(item, self.problems, f"{self._path(name)}[{position}]", self.file)
 
-    def texts(self, *names: str) -> list[str]:
-        """A list of texts."""
+    def _too_long(self, name: str, value: Sized, most: int | None) -> bool:
+        if most is None or len(value) <= most:
+            return False
+        self.problem(name, f"must have at most {most} entries, got {len(value)}")
+        return True
+
+    def texts(self, *names: str, most: int | None = None) -> list[str]:
+        """A list of texts; empty when it is too long."""
         name, value = self._find(names)
         if value is None:
             return []
         if not isinstance(value, list):
             self.problem(name, f"expected a list, got {_kind(value)}")
+            return []
+        if self._too_long(name, value, most):
             return []
         result = []
         for position, item in enumerate(value):
@@ -170,15 +185,15 @@ class Fields:
                 self.problem(f"{name}[{position}]", f"expected text, got {_kind(item)}")
         return result
 
-    def mapping(self, *names: str) -> Mapping[str, Json]:
-        """A nested object as it is, with its keys untouched."""
+    def mapping(self, *names: str, most: int | None = None) -> Mapping[str, Json]:
+        """A nested object as it is, with its keys untouched; empty when it is too long."""
         name, value = self._find(names)
         if value is None:
             return {}
         if not isinstance(value, dict):
             self.problem(name, f"expected an object, got {_kind(value)}")
             return {}
-        return value
+        return {} if self._too_long(name, value, most) else value
 
 
 def _kind(value: Json) -> str:

@@ -23,7 +23,7 @@ from bayplan.global_scheduler.fields import Fields, Json, Problem
 from bayplan.global_scheduler.metrics import Metrics, by_site
 from bayplan.global_scheduler.question import read_question
 from bayplan.global_scheduler.quotas import QuotaError
-from bayplan.global_scheduler.request import MAX_REPLICAS, read_allocation
+from bayplan.global_scheduler.request import MAX_REPLICAS, MAX_TOGETHER, read_allocation
 from bayplan.global_scheduler.service import (
     Allocations,
     ConflictError,
@@ -40,8 +40,6 @@ from bayplan.intake import Intake
 MAX_BODY = 4 * 1024 * 1024
 MAX_TTL = 86_400.0
 MAX_KEY = 255
-MAX_TOGETHER = 100
-"""Allocations of one all-or-nothing request."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -198,14 +196,17 @@ class Api:
             if _flag(request, name, problems):
                 problems.append(Problem(name, "is not possible with several allocations"))
         wanted = []
-        for item in fields.items("allocations"):
+        for item in fields.items("allocations", most=MAX_TOGETHER):
             allocation, found = self._allocation({"allocation": item.everything})
             problems += [
                 Problem(f"{item.path}{p.path.removeprefix('allocation')}", p.text) for p in found
             ]
             wanted.append(allocation)
-        if not 0 < len(wanted) <= MAX_TOGETHER:
+        if not fields.raw("allocations"):
             problems.append(Problem("allocations", f"must have 1 to {MAX_TOGETHER} entries"))
+        if (replicas := sum(one.replicas for one in wanted)) > MAX_REPLICAS:
+            text = f"have {replicas} replicas together; at most {MAX_REPLICAS} are possible"
+            problems.append(Problem("allocations", text))
         if problems:
             raise _BadRequest(problems)
         with self.metrics.seconds.time():
@@ -320,10 +321,10 @@ class Api:
         steps = [
             (item.text("allocation", required=True), item.text("from", required=True),
              item.text("to", required=True))
-            for item in Fields(await self._body(request), problems).items("moves", required=True)
+            for item in Fields(await self._body(request), problems).items(
+                "moves", required=True, most=MAX_TOGETHER
+            )
         ]  # fmt: skip
-        if len(steps) > MAX_TOGETHER:
-            problems.append(Problem("moves", f"must be at most {MAX_TOGETHER}, got {len(steps)}"))
         if problems:
             raise _BadRequest(problems)
         done = []

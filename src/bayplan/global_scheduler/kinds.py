@@ -14,7 +14,14 @@ from bayplan.client import Client, Conflict, NotFound
 from bayplan.client.resources import PODS, Resource
 from bayplan.global_scheduler.fields import Fields, Json, Problem
 from bayplan.global_scheduler.ledger import Record
-from bayplan.global_scheduler.request import read_flavor_choice, read_selector, read_stack
+from bayplan.global_scheduler.request import (
+    MAX_COUNT,
+    MAX_REPLICAS,
+    read_flavor_choices,
+    read_number,
+    read_selector,
+    read_stack,
+)
 from bayplan.global_scheduler.stack import Allocation
 from bayplan.global_scheduler.stack import Resource as Machines
 from bayplan.global_scheduler.stack import Stack as StackSpec
@@ -117,13 +124,9 @@ def read_machine(
     """A virtual machine as a stack of one resource; returns its selector's reader too."""
     flavors, _ = known
     common = fields.object("resourceCommonInfo")
-    count = common.integer("count", default=1)
-    if count < 1:
-        common.problem("count", f"must be at least 1, got {count}")
-    choices = tuple(read_flavor_choice(item, flavors) for item in fields.items("flavors"))
-    if not choices:
-        fields.problem("flavors", "must have at least one entry")
-    machines = Machines(name, choices, count=max(count, 1), need_eip=fields.boolean("needEIP"))
+    count = read_number(common, "count", MAX_COUNT)
+    choices = read_flavor_choices(fields, flavors)
+    machines = Machines(name, choices, count=count, need_eip=fields.boolean("needEIP"))
     return StackSpec(name, (machines,), dict(labels)), common.object("selector")
 
 
@@ -226,11 +229,9 @@ class CustomResource:
         stack = msgspec.structs.replace(
             stack, labels={**(item.metadata.labels or {}), **stack.labels}
         )
-        replicas = fields.integer("replicas", default=1)
-        if replicas < 1:
-            fields.problem("replicas", f"must be at least 1, got {replicas}")
+        replicas = read_number(fields, "replicas", MAX_REPLICAS)
         selector = read_selector(fields.object("selector"))
-        return Allocation(item.metadata.uid, stack, selector, max(replicas, 1)), problems
+        return Allocation(item.metadata.uid, stack, selector, replicas), problems
 
     async def placed(self, client: Client, item: Placeable, record: Record, node: str) -> bool:
         meta = item.metadata

@@ -3,6 +3,7 @@
 from typing import Any
 
 from bayplan import __version__
+from bayplan.global_scheduler.request import FEW, MANY, MAX_FLAVORS, MAX_RESOURCES, MAX_TOGETHER
 from bayplan.global_scheduler.stack import Spread
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[a-zA-Z0-9_.-]+$"}
@@ -19,6 +20,10 @@ def _ref(name: str) -> dict[str, str]:
 
 def _list(item: dict[str, Any], **more: object) -> dict[str, Any]:
     return {"type": "array", "items": item, **more}
+
+
+def _names() -> dict[str, Any]:
+    return _list(_TEXT, maxItems=MANY)
 
 
 def _object(properties: dict[str, Any], required: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -51,7 +56,7 @@ def _group() -> dict[str, Any]:
         {
             "name": _NAME,
             "resource_type": _TEXT,
-            "flavors": _list(flavor, minItems=1),
+            "flavors": _list(flavor, minItems=1, maxItems=MAX_FLAVORS),
             "storage": {"type": "object", "additionalProperties": {"type": "integer"}},
             "need_eip": {"type": "boolean"},
             "count": {"type": "integer", "minimum": 1, "default": 1},
@@ -63,7 +68,7 @@ def _group() -> dict[str, Any]:
         {
             "name": _NAME,
             "labels": {"type": "object", "additionalProperties": _NAME},
-            "resources": _list(resource, minItems=1),
+            "resources": _list(resource, minItems=1, maxItems=MAX_RESOURCES),
         },
         ("name", "resources"),
     )
@@ -72,13 +77,15 @@ def _group() -> dict[str, Any]:
 def _selector() -> dict[str, Any]:
     operators = ["in", "notin", "=", "==", "!=", "exists", "!", "gt", "lt"]
     requirement = _object(
-        {"key": _TEXT, "operator": {"enum": operators}, "values": _list(_TEXT)},
+        {"key": _TEXT, "operator": {"enum": operators}, "values": _names()},
         ("key", "operator"),
     )
     return _object(
         {
             "geo_location": _object(dict.fromkeys(("country", "area", "province", "city"), _TEXT)),
-            "regions": _list(_object({"region": _TEXT, "availability_zone": _list(_TEXT)})),
+            "regions": _list(
+                _object({"region": _TEXT, "availability_zone": _names()}), maxItems=MANY
+            ),
             "operator": _TEXT,
             "node_id": _TEXT,
             "strategy": _object(
@@ -87,9 +94,10 @@ def _selector() -> dict[str, Any]:
                     "region_strategy": {"enum": ["", "alone"]},
                 }
             ),
-            "residency": _object({"countries": _list(_TEXT), "except_countries": _list(_TEXT)}),
+            "residency": _object({"countries": _names(), "except_countries": _names()}),
             "latency": _list(
-                _object({"to": _TEXT, "max_ms": {"type": "number"}}, ("to", "max_ms"))
+                _object({"to": _TEXT, "max_ms": {"type": "number"}}, ("to", "max_ms")),
+                maxItems=FEW,
             ),
             "max_price": {"type": "number", "minimum": 0},
             "spread": _object(
@@ -98,8 +106,8 @@ def _selector() -> dict[str, Any]:
                     for name in Spread.__struct_fields__
                 }
             ),
-            "stack_affinity": _list(requirement),
-            "stack_antiaffinity": _list(requirement),
+            "stack_affinity": _list(requirement, maxItems=FEW),
+            "stack_antiaffinity": _list(requirement, maxItems=FEW),
         }
     )
 
@@ -115,7 +123,7 @@ def _wanted() -> dict[str, Any]:
             "domain_id": _TEXT,
             "priority": {"type": "integer", "default": 0},
             "preempt": {"type": "boolean", "default": False},
-            "alternatives": _list(selector),
+            "alternatives": _list(selector, maxItems=FEW),
             "starts_at": {"anyOf": [{"type": "number", "minimum": 0}, _TEXT]},
             "ends_at": {"anyOf": [{"type": "number", "minimum": 0}, _TEXT]},
         },
@@ -159,7 +167,7 @@ def _schemas() -> dict[str, Any]:
     return {
         "AllocationRequest": _object({"allocation": wanted}, ("allocation",)),
         "AllocationsRequest": _object(
-            {"allocations": _list(wanted, minItems=1, maxItems=100)}, ("allocations",)
+            {"allocations": _list(wanted, minItems=1, maxItems=MAX_TOGETHER)}, ("allocations",)
         ),
         "Resize": _object(
             {"replicas": {"type": "integer", "minimum": 1, "maximum": 100000}}, ("replicas",)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from bayplan.global_scheduler.fields import Fields, Json, Problem
 from bayplan.global_scheduler.files import Conf, read_parts
 from bayplan.global_scheduler.inventory import Inventory
-from bayplan.global_scheduler.request import read_allocation
+from bayplan.global_scheduler.request import MAX_TOGETHER, read_allocation
 from bayplan.global_scheduler.table import SiteTable
 from bayplan.global_scheduler.whatif import Question
 
@@ -15,11 +15,12 @@ def read_question(body: Json, table: SiteTable, problems: list[Problem]) -> Ques
     """`{"lose": [SITE…], "add": {"sites": […], "site_nodes": […] …}, "place": [REQUEST…]}`."""
     fields = Fields(body, problems)
     add = _added(fields.object("add"))
+    flavors = set(table.flavors) | {flavor.id for flavor in add.flavors}
     place = []
-    for item in fields.items("place"):
+    for item in fields.items("place", most=MAX_TOGETHER):
         allocation, found = read_allocation(
             item.everything,
-            flavors=set(table.flavors) | {flavor.id for flavor in add.flavors},
+            flavors=flavors,
             volume_types=table.volume_types | add.volume_types,
             new_id=str(uuid.uuid4()),
         )

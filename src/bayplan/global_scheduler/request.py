@@ -34,6 +34,12 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 NAME_LIMIT = 64
 MAX_REPLICAS = 100_000
 MAX_COUNT = 1_000_000
+MAX_TOGETHER = 100
+"""Allocations of one request."""
+MAX_RESOURCES = 32
+MAX_FLAVORS = 64
+FEW, MANY = 16, 1000
+"""Entries of lists that are tried or asked one by one, and of those that are only looked into."""
 LOCATION_STRATEGIES = ("", CENTRALIZE, DISCRETE)
 REGION_STRATEGIES = ("", ALONE)
 VALUES_OF = {
@@ -69,9 +75,7 @@ def read_allocation(
     identity = fields.text("id") or new_id
     if not UUID.fullmatch(identity):
         fields.problem("id", f'must be a lower-case UUID, got "{identity}"')
-    replicas = fields.integer("replicas", default=1)
-    if not 1 <= replicas <= MAX_REPLICAS:
-        fields.problem("replicas", f"must be from 1 to {MAX_REPLICAS}, got {replicas}")
+    replicas = read_number(fields, "replicas", MAX_REPLICAS)
     if not fields.has("resource_group"):
         fields.problem("resource_group", "is missing")
     wanted = fields.object("selector")
@@ -94,8 +98,17 @@ def read_allocation(
     return allocation, problems
 
 
+def read_number(fields: Fields, name: str, most: int) -> int:
+    """How many replicas or machines: from one, which it is when nothing is said, up to a limit."""
+    number = fields.integer(name, default=1)
+    if not 1 <= number <= most:
+        fields.problem(name, f"must be from 1 to {most}, got {number}")
+        return 1
+    return number
+
+
 def _alternatives(fields: Fields, replicas: int) -> Iterator[Selector]:
-    for item in fields.items("alternatives"):
+    for item in fields.items("alternatives", most=FEW):
         selector = read_selector(item)
         _check_spread(item, selector, replicas)
         yield selector
@@ -129,14 +142,15 @@ def _name(fields: Fields, key: str, value: str) -> str:
 def read_stack(fields: Fields, flavors: Collection[str], volume_types: Collection[str]) -> Stack:
     """The resource group of a request."""
     labels: dict[str, str] = {}
-    for key, value in fields.mapping("labels").items():
+    for key, value in fields.mapping("labels", most=MANY).items():
         if not isinstance(value, str):
             fields.problem(f"labels.{key}", "expected text")
             continue
         _name(fields, f"labels.{key}", key)
         labels[key] = _name(fields, f"labels.{key}", value)
-    resources = [read_resource(item, flavors, volume_types) for item in fields.items("resources")]
-    if not resources:
+    items = fields.items("resources", most=MAX_RESOURCES)
+    resources = [read_resource(item, flavors, volume_types) for item in items]
+    if not fields.raw("resources"):
         fields.problem("resources", "must have at least one entry")
     return Stack(
         name=_name(fields, "name", fields.text("name")), resources=tuple(resources), labels=labels
@@ -147,15 +161,11 @@ def read_resource(
     fields: Fields, flavors: Collection[str], volume_types: Collection[str]
 ) -> Resource:
     """One resource of a stack."""
-    count = fields.integer("count", default=1)
-    if not 1 <= count <= MAX_COUNT:
-        fields.problem("count", f"must be from 1 to {MAX_COUNT}, got {count}")
-    choices = [read_flavor_choice(item, flavors) for item in fields.items("flavors")]
-    if not choices:
-        fields.problem("flavors", "must have at least one entry")
+    count = read_number(fields, "count", MAX_COUNT)
+    choices = read_flavor_choices(fields, flavors)
     return Resource(
         name=_name(fields, "name", fields.text("name")),
-        flavors=tuple(choices),
+        flavors=choices,
         count=count,
         resource_type=fields.text("resource_type", default="vm"),
         storage=_read_storage(fields, volume_types),
@@ -167,7 +177,7 @@ def read_resource(
 def _read_storage(fields: Fields, volume_types: Collection[str]) -> dict[str, int]:
     storage: dict[str, int] = {}
     reader = fields.object("storage")
-    for key in fields.mapping("storage"):
+    for key in fields.mapping("storage", most=MANY):
         size = reader.integer(key)
         if key not in volume_types:
             known = ", ".join(sorted(volume_types)) or "none"
@@ -179,7 +189,15 @@ def _read_storage(fields: Fields, volume_types: Collection[str]) -> dict[str, in
     return storage
 
 
-def read_flavor_choice(fields: Fields, flavors: Collection[str]) -> FlavorChoice:
+def read_flavor_choices(fields: Fields, flavors: Collection[str]) -> tuple[FlavorChoice, ...]:
+    """The acceptable flavors, best first."""
+    if not fields.raw("flavors"):
+        fields.problem("flavors", "must have at least one entry")
+    items = fields.items("flavors", most=MAX_FLAVORS)
+    return tuple(_read_flavor_choice(item, flavors) for item in items)
+
+
+def _read_flavor_choice(fields: Fields, flavors: Collection[str]) -> FlavorChoice:
     """One acceptable flavor."""
     flavor = fields.text("flavor_id", "flavorID", required=True)
     if flavor and flavor not in flavors:
@@ -226,18 +244,22 @@ def read_selector(fields: Fields) -> Selector:
             RegionChoice(
                 entry.text("region"),
                 # one generation of the original spells it `availablityZone`
-                tuple(entry.texts("availability_zone", "availabilityZone", "availablityZone")),
+                tuple(
+                    entry.texts(
+                        "availability_zone", "availabilityZone", "availablityZone", most=MANY
+                    )
+                ),
             )
-            for entry in fields.items("regions")
+            for entry in fields.items("regions", most=MANY)
         ),
         operator=fields.text("operator"),
         site_id=fields.text("site_id", "node_id", "siteID"),
         strategy=Strategy(location, region),
         residency=Residency(
-            tuple(residency.texts("countries")),
-            tuple(residency.texts("except_countries", "exceptCountries")),
+            tuple(residency.texts("countries", most=MANY)),
+            tuple(residency.texts("except_countries", "exceptCountries", most=MANY)),
         ),
-        latency=tuple(_latency(item) for item in fields.items("latency")),
+        latency=tuple(_latency(item) for item in fields.items("latency", most=FEW)),
         max_price=(
             fields.number("max_price", "maxPrice", least=0.0)
             if fields.has("max_price", "maxPrice")
@@ -278,9 +300,9 @@ def _check_spread(fields: Fields, selector: Selector, replicas: int) -> None:
 
 def _requirements(fields: Fields, *names: str) -> tuple[Requirement, ...]:
     result = []
-    for item in fields.items(*names):
+    for item in fields.items(*names, most=FEW):
         operator = item.text("operator", required=True)
-        values = tuple(item.texts("values"))
+        values = tuple(item.texts("values", most=MANY))
         if operator and operator not in VALUES_OF:
             known = " ".join(VALUES_OF)
             item.problem("operator", f'"{operator}" is not supported; use one of: {known}')
