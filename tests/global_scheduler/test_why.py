@@ -167,14 +167,26 @@ def test_the_next_smaller_flavors_are_tried(asked, tried):
 
 
 @pytest.mark.parametrize(
-    ("sites", "decisions"), [(0, 200), (3, 200), (10_000, 200), (20_000, 100), (10**6, 20)]
+    ("sites", "flavors", "decisions"),
+    [
+        (0, 1, 200),
+        (3, 1, 200),
+        (10_000, 1, 200),
+        (20_000, 1, 100),
+        (10**6, 1, 20),
+        (3, 1000, 200),
+        (5_000, 4, 100),
+        (1_000, 1000, 31),  # of 64 combinations, no more are looked at
+    ],
 )
-def test_on_large_tables_fewer_decisions_are_made(sites, decisions):
-    assert decisions == _Trial(PLACER, SimpleNamespace(count=sites)).left
+def test_on_large_tables_fewer_decisions_are_made(sites, flavors, decisions):
+    request = ask(1, flavors=["f"] * flavors)
+
+    assert decisions == _Trial(PLACER, SimpleNamespace(count=sites), request).left
 
 
 def test_no_more_is_decided_than_allowed():
-    trial = _Trial(PLACER, SiteTable(three_sites()))
+    trial = _Trial(PLACER, SiteTable(three_sites()), ask(1))
     trial.left = 1
 
     assert ["s-c", None] == [trial.site(ask(1)), trial.site(ask(1))]
@@ -183,7 +195,7 @@ def test_no_more_is_decided_than_allowed():
 
 @pytest.mark.parametrize("fits", range(9))
 def test_the_largest_number_that_fits_is_found_by_halving(fits, monkeypatch):
-    trial = _Trial(PLACER, SiteTable(three_sites()))
+    trial = _Trial(PLACER, SiteTable(three_sites()), ask(1))
     monkeypatch.setattr(trial, "site", lambda number: "s" if number <= fits else None)
 
     found = trial.most(lambda number: number, 1, 8)

@@ -7,16 +7,22 @@ number of decisions.
 
 from collections.abc import Callable, Iterator
 from itertools import combinations
+from math import prod
 
 import msgspec
 
+from bayplan.global_scheduler.needs import MAX_COMBINATIONS
 from bayplan.global_scheduler.placer import NoSite, Placer
 from bayplan.global_scheduler.stack import Allocation, FlavorChoice, Geo, Resource, Spread
 from bayplan.global_scheduler.table import SiteTable
 
 DECISIONS = 200
 ROWS = 2_000_000
-"""Sites looked at altogether, about; on large tables there are fewer decisions."""
+"""Sites looked at altogether, about; on large tables there are fewer decisions.
+
+A decision looks at all of them once for each combination of flavors.
+"""
+LEAST = 20
 TOLD = 8
 FLAVORS = 3
 """How many smaller flavors are tried for a resource."""
@@ -34,10 +40,12 @@ class Relaxation(msgspec.Struct, frozen=True):
 class _Trial:
     """Decides, counting."""
 
-    def __init__(self, placer: Placer, table: SiteTable) -> None:
+    def __init__(self, placer: Placer, table: SiteTable, allocation: Allocation) -> None:
         self._placer = placer
         self._table = table
-        self.left = min(DECISIONS, max(ROWS // max(table.count, 1), 20))
+        flavors = prod(len(resource.flavors) for resource in allocation.stack.resources)
+        looks = table.count * min(flavors, MAX_COMBINATIONS)
+        self.left = min(DECISIONS, max(ROWS // max(looks, 1), LEAST))
 
     def site(self, allocation: Allocation) -> str | None:
         """The first site when everything fits."""
@@ -62,7 +70,7 @@ class _Trial:
 
 def relaxations(placer: Placer, table: SiteTable, allocation: Allocation) -> tuple[Relaxation, ...]:
     """Changes that make a request fit that does not, small ones first."""
-    trial = _Trial(placer, table)
+    trial = _Trial(placer, table, allocation)
     found = list(_numbers(trial, allocation))
     dropped = list(_without(allocation))
     for text, change in (*dropped, *_flavors(table, allocation)):
