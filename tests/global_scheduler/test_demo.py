@@ -15,7 +15,6 @@ from bayplan.cli.global_ import command
 from bayplan.client.resources import PODS
 from bayplan.clock import run_virtual
 from bayplan.global_scheduler import demo
-from tests.global_scheduler.sites import ID
 from tests.global_scheduler.test_http import DOCUMENTED
 
 
