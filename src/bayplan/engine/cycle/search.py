@@ -178,13 +178,13 @@ class Search:
         found = zip(rows.tolist(), numbers[rows].tolist(), strict=True)
         for place, (row, number) in enumerate(found):
             status = statuses[number]
+            self.next_start = (self._start + place) % self._shared.count
             if row in promised:
                 full = with_nominated(cache, self._profile, self._judgement, row)
                 if full is not None:
                     self.own = {**self.own, row: full}
                     continue
             if number and not status.code.rejected:
-                self.next_start = (self._start + place) % self._shared.count
                 raise AttemptFailed(wrap_filter(status.plugin, status))
             left -= not number
             if not left:
@@ -345,6 +345,8 @@ class Search:
         """Why nothing fits: one status a node that was looked at."""
         if len(self._shared.cache.nominator):
             self._tell_nominated()
+            if self._seen is not None:  # the others were looked at ahead of the search
+                self.own = {row: why for row, why in self.own.items() if self._seen[row]}
         table, numbers = self._shared.cache.table, self._first_fails()
         absent, plugins = NOT_EVALUATED, set()
         looked_at = self._within if self._seen is None else self._seen
