@@ -45,8 +45,8 @@ class KindColumn:
         self.said = Said(np.zeros(0, dtype=small))
         self.era: int | None = None
         """The kinds' era that the values belong to; None: there are none."""
-        self.known = 0
-        """About so many kinds something was said."""
+        self.known = False
+        """Whether anything was said about a kind."""
 
     @property
     def version(self) -> int:
@@ -77,7 +77,7 @@ class KindColumn:
 
     def _begin(self) -> None:
         self.said = Said(np.zeros(0, dtype=self._small))
-        self.era, self.known, self.some = self._kinds.era, 0, self._always
+        self.era, self.known, self.some = self._kinds.era, False, self._always
 
     def missing(self, stamp: int | None) -> list[int]:
         """One row of each kind without a value, if those alive at a birth had one; None: of any.
@@ -113,5 +113,5 @@ class KindColumn:
         if not limits.min <= low <= high <= limits.max:
             self.said.array = self.said.array.astype(_WIDE)
         self.said.array[self._kinds.of.take(rows)] = values
-        self.known += len(rows)
+        self.known = True
         self.some = self.some or low != 0 or high != 0

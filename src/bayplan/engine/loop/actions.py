@@ -192,8 +192,6 @@ def rfc3339(now: float) -> str:
 
 def truncated(note: str) -> str:
     """An event's note, cut to what the API server accepts, as upstream does."""
-    if len(note) <= NOTE_LIMIT // 4:
-        return note
     data = note.encode()
     if len(data) <= NOTE_LIMIT:
         return note

@@ -1,9 +1,10 @@
 """A heap of queued pods from which any pod can be taken in constant time.
 
-heapq works in C on tuples (sort key, ticket, pod). Taking a pod out of the middle only clears its
-ticket; the stale entry is skipped when it comes up, and stale entries are swept out once they are
-the majority. Equal keys come out in the order in which they went in. Crowds come and go by a sort:
-a sorted list is a heap, and so is the rest of it; pods that were woken together are nearly sorted.
+heapq works in C on tuples (sort key, ticket, pod). A pod that is taken out of the middle leaves its
+entry behind, which its place, or its ticket once it is back, tells to be stale; such are skipped
+when they come up, and swept out once they are the majority. Equal keys come out in the order in
+which they went in. Crowds come and go by a sort: a sorted list is a heap, and so is the rest of it;
+pods that were woken together are nearly sorted.
 """
 
 from __future__ import annotations
@@ -62,7 +63,6 @@ class PodHeap:
 
     def remove(self, item: QueuedPod) -> None:
         """Take out a pod that is here."""
-        item.ticket = 0
         item.place = Place.NOWHERE
         self.size -= 1
         if len(self._entries) > 2 * self.size + 64:
@@ -94,7 +94,6 @@ class PodHeap:
         while entries:
             _, ticket, item = heappop(entries)
             if item.ticket == ticket and item.place is self._place:
-                item.ticket = 0
                 item.place = Place.NOWHERE
                 self.size -= 1
                 return item
@@ -112,7 +111,6 @@ class PodHeap:
                 if not found and len(entries) <= CROWD * most:
                     crowd = True
                     entries.sort()  # the first stays the first
-                item.ticket = 0
                 item.place = Place.NOWHERE
                 found.append(item)
             if crowd:

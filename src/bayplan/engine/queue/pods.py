@@ -68,7 +68,7 @@ class QueuedPod:
         self.signature: bytes | None = None
         """What pods alike have in common (`PodInfo.signature`), once an attempt worked it out."""
         self.place = Place.NOWHERE
-        self.ticket = 0
+        self.ticket: int
         """Which heap entry stands for the pod; entries with another ticket are stale."""
 
     @classmethod
