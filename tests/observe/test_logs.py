@@ -1,8 +1,10 @@
 """Log lines in klog's two formats, and what verbosity lets through."""
 
+import errno
 import io
 import json
 import re
+import sys
 
 import pytest
 import structlog
@@ -28,6 +30,31 @@ def test_text_looks_like_klog():
     assert re.match(r"I\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+\] ", line)
     assert line.endswith('"Successfully bound pod" pod="ns/p" attempts=2 first=true\n')
     assert logs.verbosity() == 2
+
+
+def test_a_line_for_which_the_disk_has_no_room_ends_nobody_and_later_ones_are_written(monkeypatch):
+    class OnDisk(io.StringIO):
+        full = True
+
+        def write(self, text):
+            if self.full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(text)
+
+        def flush(self):
+            if self.full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+    disk = OnDisk()
+    monkeypatch.setattr(sys, "stderr", disk)
+    logs.configure()
+    log = structlog.get_logger("x")
+
+    log.error("lost")
+    disk.full = False
+    log.error("kept")
+
+    assert '"kept"' in disk.getvalue()
 
 
 def test_json_is_one_object_a_line():

@@ -263,7 +263,9 @@ def _greet(cluster: LocalCluster, page: str) -> None:
 
 def _say(line: str) -> None:
     """Write a line above the status line; click would write to the terminal behind its back."""
-    print(line, file=sys.stderr, flush=True)
+    from bayplan.observe import logs
+
+    print(line, file=logs.STDERR, flush=True)
 
 
 async def _follow(cluster: LocalCluster, stopped: asyncio.Event) -> None:

@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 from collections.abc import MutableMapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Literal, TextIO, cast
 
@@ -27,13 +28,23 @@ _state = {"v": 0}
 
 
 class _Stderr:
-    """What stderr is when a line is written: a status line may stand below it for a while."""
+    """What stderr is when a line is written: a status line may stand below it for a while.
+
+    A line that cannot be written (the log's disk is full, nobody reads the pipe) is lost, as in
+    klog. It must not end who wrote it: a full disk is told by the thread that writes the store.
+    """
 
     def write(self, text: str) -> int:
-        return sys.stderr.write(text)
+        with suppress(OSError):
+            sys.stderr.write(text)
+        return len(text)
 
     def flush(self) -> None:
-        sys.stderr.flush()
+        with suppress(OSError):
+            sys.stderr.flush()
+
+
+STDERR = cast("TextIO", _Stderr())
 
 
 def verbosity() -> int:
@@ -52,7 +63,7 @@ def configure(v: int = 0, format_: Format = "text", stream: TextIO | None = None
             _render_json if format_ == "json" else _render_text,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(stream or cast("TextIO", _Stderr())),
+        logger_factory=structlog.PrintLoggerFactory(stream or STDERR),
         cache_logger_on_first_use=False,
     )
 

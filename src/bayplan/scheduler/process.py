@@ -18,7 +18,6 @@ import random
 import signal
 import socket
 import ssl
-import sys
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -341,7 +340,6 @@ class SchedulerProcess:
 def _end_at_once() -> None:
     """End as upstream does: whatever waits, here or in threads of plugins, is another's now."""
     log.error("leaderelection lost")
-    sys.stderr.flush()
     os._exit(1)
 
 
