@@ -529,6 +529,15 @@ def test_hosts_are_read():
     assert [1, 4] == [host.count for host in packed]
 
 
+def test_a_host_has_no_more_than_a_table_holds():
+    hosts = [HOST | {"cpu_allocation_ratio": 1e300}]
+    _, problems = one(
+        inventory.read_hosts, {"region": "r", "availability_zone": "z", "hosts": hosts}
+    )
+
+    assert [f"hosts[0].total_vcpus: must be below {EXACT}, got 1e+301"] == problems
+
+
 @pytest.mark.parametrize(
     ("hosts", "pack", "problems"),
     [
@@ -637,6 +646,15 @@ def test_pools_and_quotas_are_read():
         ({"total_capacity_gb": -1}, 0, 0, "total_capacity_gb: must be at least 0, got -1"),
         ({"provisioned_capacity_gb": 0}, 100, 0, ""),
         ({"provisioned_capacity_gb": -1}, 100, 0, "provisioned_capacity_gb: must be at least 0"),
+        ({"total_capacity_gb": EXACT - 1}, EXACT - 1, 0, ""),
+        ({"total_capacity_gb": EXACT}, 0, 0, f"total_capacity_gb: must be below {EXACT}, got 9"),
+        (
+            {"total_capacity_gb": 1e308, "max_over_subscription_ratio": 10},
+            0,
+            0,
+            f"total_capacity_gb: must be below {EXACT}, got inf",
+        ),
+        ({"provisioned_capacity_gb": 1e99}, 100, 0, "provisioned_capacity_gb: must be below"),
     ],
 )
 def test_bounds_of_a_volume_pool(change, total, used, problem):

@@ -16,6 +16,7 @@ from bayplan.global_scheduler.service import (
     NotFoundError,
     fingerprint,
 )
+from bayplan.global_scheduler.table import SiteTable
 from bayplan.store import MemoryStore, SqliteStore
 from tests.global_scheduler.sites import ask, three_sites
 
@@ -160,6 +161,21 @@ async def test_a_new_inventory_keeps_what_was_placed():
 
     assert before == snapshot(service.table)
     await service.stop()
+
+
+async def test_an_inventory_that_cannot_be_taken_leaves_the_one_before():
+    """And what comes after it is compared with that one."""
+
+    def of(vcpus):
+        host, *others = three_sites().hosts
+        return three_sites(hosts=(msgspec.structs.replace(host, vcpus=vcpus), *others))
+
+    service = service_on(MemoryStore())
+    with pytest.raises(OverflowError):
+        service.replace_inventory(of(2**70))
+    service.replace_inventory(of(40))
+
+    assert snapshot(SiteTable(of(40))) == snapshot(service.table)
 
 
 async def test_schedulers_on_one_store_never_sell_twice():

@@ -111,6 +111,13 @@ class Fields:
             return default
         return int(number)
 
+    def whole(self, name: str, amount: float) -> int:
+        """An amount that was worked out from a field, cut to a whole number."""
+        if amount >= EXACT:
+            self.problem(name, f"must be below {EXACT}, got {amount:g}")
+            return 0
+        return int(amount)
+
     def number(self, *names: str, default: float = 0.0, least: float | None = None) -> float:
         name, value = self._find(names)
         if value is None or value == "":

@@ -207,7 +207,7 @@ def read_hosts(fields: Fields, *, pack: bool = False) -> list[Host]:
                 region=region,
                 zone=zone,
                 types=host.text("resource_type", required=True),
-                vcpus=int(host.integer("total_vcpus", least=0) * ratio),
+                vcpus=host.whole("total_vcpus", host.integer("total_vcpus", least=0) * ratio),
                 memory=host.integer("total_mem", least=0),
                 used_vcpus=host.integer("used_vcpus", least=0),
                 used_memory=host.integer("used_mem", least=0),
@@ -270,6 +270,7 @@ def read_volume_pools(fields: Fields, *, honour_reserved: bool) -> list[VolumePo
     for pool in fields.items("pools"):
         facts = pool.object("capabilities")
         ratio = facts.number("max_over_subscription_ratio", default=1.0)
+        used = facts.number("provisioned_capacity_gb", least=0.0)
         total = facts.number("total_capacity_gb", least=0.0) * (ratio if ratio > 0 else 1.0)
         if honour_reserved:
             total *= 1.0 - min(facts.number("reserved_percentage", least=0.0), 1.0)
@@ -278,8 +279,8 @@ def read_volume_pools(fields: Fields, *, honour_reserved: bool) -> list[VolumePo
                 region=region,
                 zone=pool.text("availability_zone", required=True),
                 type=facts.text("volume_type", required=True),
-                total=int(total),
-                used=int(facts.number("provisioned_capacity_gb", least=0.0)),
+                total=facts.whole("total_capacity_gb", total),
+                used=facts.whole("provisioned_capacity_gb", used),
             )
         )
     return result

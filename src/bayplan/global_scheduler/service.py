@@ -138,9 +138,9 @@ class Allocations:
 
     def replace_inventory(self, inventory: Inventory) -> None:
         """Take over a new inventory between two decisions."""
-        old, self.inventory = self.inventory, inventory
-        if not self.ledger.adjust_table(old, inventory):
+        if not self.ledger.adjust_table(self.inventory, inventory):
             self.ledger.replace_table(SiteTable(inventory))
+        self.inventory = inventory
 
     def explain(self, allocation: Allocation) -> Why:
         """Tell why an allocation would be placed now, or not."""
