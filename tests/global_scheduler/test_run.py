@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from contextlib import AsyncExitStack
 from types import SimpleNamespace
 
@@ -36,16 +37,17 @@ def options(conf, **changes):
 
 
 class Log:
-    """Keeps what is logged as errors."""
+    """Keeps what is logged: facts of errors, and what else is told."""
 
     def __init__(self):
         self.errors = []
+        self.told = []
 
     def error(self, event, **facts):
         self.errors.append(facts)
 
     def info(self, event, **facts):
-        pass
+        self.told.append(event)
 
 
 @pytest.fixture
@@ -110,6 +112,94 @@ async def test_a_folder_that_goes_away_is_said_once_and_taken_up_again(conf, log
     assert 201 == served.status_code
     [error] = log.errors
     assert "is not a directory" in error["problem"]
+
+
+async def test_a_folder_that_comes_back_broken_is_not_said_to_be_readable(conf, log):
+    away, sites = conf.with_name("away"), (conf / "sites.json").read_bytes()
+    async with running(options(conf, store="memory")):
+        conf.rename(away)
+        await wait_for(lambda: len(log.errors) == 1)
+        (away / "sites.json").write_bytes(sites[:200])
+        away.rename(conf)
+        await wait_for(lambda: len(log.errors) == 2)
+        mended = conf.parent / "mended"
+        mended.write_bytes(sites)
+        mended.rename(conf / "sites.json")
+        await wait_for(lambda: log.told)
+
+    assert ["inventory taken"] == log.told
+
+
+async def test_files_that_are_as_they_were_are_read_again_after_a_failure(conf, monkeypatch):
+    """Not as they were at the start, but when they were taken last."""
+    monkeypatch.setattr("bayplan.global_scheduler.supervise.FIRST", 0.01)
+    load, sites, failed = files.load, conf / "sites.json", []
+    new, old = conf.parent / "new", conf.parent / "old"
+
+    def loaded(directory):
+        if b"fails" in sites.read_bytes():
+            failed.append(1)
+            raise RuntimeError("a mistake of ours")
+        return load(directory)
+
+    monkeypatch.setattr(files, "load", loaded)
+    async with running(options(conf, store="memory")) as scheduler:
+        before = scheduler.base
+        body = json.loads(sites.read_text())
+        body["sites"].append(body["sites"][0] | {"id": "site2", "az": "az2"})
+        new.write_text(json.dumps(body))
+        os.link(sites, old)
+        new.rename(sites)
+        await wait_for(lambda: scheduler.service.table.count == 2)
+        new.write_text("fails")
+        new.rename(sites)
+        await wait_for(lambda: failed)
+        old.rename(sites)
+        await wait_for(lambda: scheduler.service.table.count == 1)
+
+        assert before == scheduler.base
+
+
+async def test_nobody_waits_for_what_is_no_file(conf, log):
+    """Nobody may ever write into a pipe, and then no other change would be seen."""
+    quotas = conf / "quotas.json"
+    async with running(options(conf, store="memory")) as scheduler:
+        os.mkfifo(quotas)
+        os.utime(conf / "sites.json")
+        await wait_for(lambda: log.errors)
+        quotas.unlink()
+        (conf / "edgecloud_policy.yaml").write_text("predicates: [{name: Flavor}]\n")
+        await wait_for(lambda: ["Flavor"] == [name for name, _ in scheduler.service.placer.filters])
+
+    assert "quotas.json: cannot be read: it is not a file" == log.errors[0]["problem"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("members.yaml", "members: [", "members.yaml: yaml: line 2: "),
+        ("members.yaml", "[]", "members.yaml: expected an object, got a list"),
+        (
+            "edgecloud_policy.yaml",
+            "predicates: [{name: Nothing}]",
+            'policy: plugin "Nothing" is not known',
+        ),
+    ],
+)
+async def test_a_broken_file_is_named_and_read_once(conf, log, monkeypatch, name, text, problem):
+    reads, load, looks, look = [], files.load, [], files.newest_change
+    async with running(options(conf, store="memory")):
+        monkeypatch.setattr(files, "load", lambda at: reads.append(at) or load(at))
+        monkeypatch.setattr(files, "newest_change", lambda at: looks.append(at) or look(at))
+        new = conf.parent / "new"
+        new.write_text(text)
+        new.rename(conf / name)
+        await wait_for(lambda: log.errors)
+        seen = len(looks)
+        await wait_for(lambda: len(looks) > seen + 3)
+
+    assert 1 == len(reads) == len(log.errors)
+    assert problem in log.errors[0]["problem"]
 
 
 async def test_a_changed_policy_is_used_and_a_wrong_one_is_not(conf, log):

@@ -112,7 +112,11 @@ def _must_be_there(directory: Path) -> None:
         )
 
 
-def _document(path: Path, problems: list[Problem]) -> Fields | None:
+def document(path: Path, problems: list[Problem]) -> Fields | None:
+    """What a file says; None, with a problem, when it cannot be read."""
+    if path.exists() and not path.is_file():  # into a pipe nobody may ever write
+        problems.append(Problem("", "cannot be read: it is not a file", path.name))
+        return None
     try:
         data: Json = yaml.load(path.read_bytes())
     except OSError as cause:
@@ -134,7 +138,7 @@ def expand(text: str, directory: Path) -> str:
 
 def read_conf(directory: Path, problems: list[Problem]) -> Conf:
     """conf.yaml."""
-    fields = _document(directory / "conf.yaml", problems)
+    fields = document(directory / "conf.yaml", problems)
     if fields is None:
         return Conf()
     port = fields.integer("port", default=8443, least=0)
@@ -165,7 +169,7 @@ def read_policy(directory: Path, conf: Conf, problems: list[Problem]) -> Policy:
     path = Path(conf.policy_file or "edgecloud_policy.yaml")
     if not path.is_absolute() or not path.exists():
         path = directory / path.name
-    fields = _document(path, problems)
+    fields = document(path, problems)
     if fields is None:
         return Policy()
     return Policy(_entries(fields, "predicates"), _entries(fields, "priorities"))
@@ -189,10 +193,10 @@ def read_inventory(directory: Path, conf: Conf, problems: list[Problem]) -> inv.
         if names[0] in OPTIONAL and not (directory / found).exists():
             documents[names[0]] = None
         else:
-            documents[names[0]] = _document(directory / found, problems)
+            documents[names[0]] = document(directory / found, problems)
 
-    def each(document: str, *keys: str) -> Iterable[Fields]:
-        fields = documents[document]
+    def each(name: str, *keys: str) -> Iterable[Fields]:
+        fields = documents[name]
         return fields.items(*keys, required=True) if fields else ()
 
     return read_parts(each, conf)

@@ -19,13 +19,13 @@ from zlib import crc32
 import msgspec
 import structlog
 
-from bayplan.api import Node, Pod, yaml
+from bayplan.api import Node, Pod
 from bayplan.api.quantity import milli, nanos, whole
 from bayplan.api.requests import pod_resources
 from bayplan.client import Change, Client, ClientError, Informer, connect, load_kubeconfig
 from bayplan.client.resources import NODES, PODS
 from bayplan.global_scheduler.fields import Fields, Problem
-from bayplan.global_scheduler.files import expand
+from bayplan.global_scheduler.files import document, expand
 from bayplan.global_scheduler.inventory import Host, Inventory, Site, read_site
 from bayplan.global_scheduler.supervise import keep
 
@@ -51,9 +51,9 @@ def read_members(directory: Path) -> tuple[list[MemberConfig], list[Problem]]:
     """Read members.yaml, if it is there."""
     path = directory / "members.yaml"
     problems: list[Problem] = []
-    if not path.exists():
+    fields = document(path, problems) if path.exists() else None
+    if fields is None:
         return [], problems
-    fields = Fields(yaml.load(path.read_bytes()), problems, file=path.name)
     members: list[MemberConfig] = []
     for item in fields.items("members", required=True):
         name = item.text("name", required=True)

@@ -100,6 +100,8 @@ class GlobalScheduler:
         self.service = service
         self.base = base
         self.options = options
+        self.seen: files.Change = ()
+        """The files as they were when they were read last, and could be or not."""
         self.port = 0
         self.placings: list[Placing] = []
         self.members = Members(partial(self.add_inventory, "members"))
@@ -119,7 +121,7 @@ class GlobalScheduler:
         for placing in self.placings:
             placing.hint()
 
-    async def reread(self, before: files.Change) -> None:
+    async def reread(self) -> None:
         """Read the files again when they are no longer as they were; until cancelled."""
         directory = self.options.directory
         said = ""
@@ -127,11 +129,11 @@ class GlobalScheduler:
             await asyncio.sleep(self.options.reread_seconds)
             try:
                 now = await asyncio.to_thread(files.newest_change, directory)
-                if now != before:
+                if now != self.seen:
                     await self.take(*await asyncio.to_thread(_read, directory))
             except _BrokenFiles as error:
                 log.error("inventory was not taken", problem=str(error))
-                before = now
+                self.seen, said = now, ""
                 continue
             except (BayplanError, OSError) as error:  # it may come back: go on with what there is
                 if str(error) != said:
@@ -140,11 +142,10 @@ class GlobalScheduler:
                 continue
             if said:
                 log.info("inventory can be read again")
-            before, said = now, ""
+            self.seen, said = now, ""
 
-    async def take(self, base: files.Base, configs: list[MemberConfig]) -> None:
+    async def take(self, base: files.Base, placer: Placer, configs: list[MemberConfig]) -> None:
         """Go on with other files: all of them, or none when one cannot be used."""
-        placer = _placer(base)
         await self.members.take(configs)
         self.base = base
         self.service.placer = placer
@@ -152,39 +153,40 @@ class GlobalScheduler:
         log.info("inventory taken", sites=len(base.inventory.sites), members=len(configs))
 
 
-def _read(directory: Path) -> tuple[files.Base, list[MemberConfig]]:
+def _read(directory: Path) -> tuple[files.Base, Placer, list[MemberConfig]]:
     """Everything in the directory; raises one error that lists all problems."""
     base, problems = files.load(directory)
     configs, more = read_members(directory)
     if problems + more:
         raise _BrokenFiles("; ".join(str(problem) for problem in (problems + more)[:20]))
-    return base, configs
-
-
-def _placer(base: files.Base) -> Placer:
-    return Placer(base.policy, in_tree_registry(fake_spot=base.conf.spot_fake))
+    try:
+        placer = Placer(base.policy, in_tree_registry(fake_spot=base.conf.spot_fake))
+    except ConfigError as problem:
+        raise _BrokenFiles(str(problem)) from problem
+    return base, placer, configs
 
 
 @asynccontextmanager
 async def running(options: Options, client: Client | None = None) -> AsyncIterator[GlobalScheduler]:
     """Run until the context is left; `client` adds the API server's objects."""
     before = files.newest_change(options.directory)
-    base, configs = _read(options.directory)
+    base, placer, configs = _read(options.directory)
     async with open_store(options) as (store, limit):
         service = Allocations(
             store,
             base.inventory,
-            _placer(base),
+            placer,
             clock=time.time,
             name=options.name,
             operations=limit,
         )
         await service.start()
         scheduler = GlobalScheduler(service, base, options)
+        scheduler.seen = before
         tasks: list[asyncio.Task[None]] = []
         try:
             await scheduler.members.take(configs)
-            for name, work in _background(scheduler, client, before).items():
+            for name, work in _background(scheduler, client).items():
                 tasks.append(asyncio.create_task(keep(name, work)))
             gc.freeze()  # inventory and records stay; the collector need not look at them again
             stop = await _serve(scheduler)
@@ -198,12 +200,10 @@ async def running(options: Options, client: Client | None = None) -> AsyncIterat
             await service.stop()
 
 
-def _background(
-    scheduler: GlobalScheduler, client: Client | None, before: files.Change
-) -> dict[str, Work]:
+def _background(scheduler: GlobalScheduler, client: Client | None) -> dict[str, Work]:
     """All that goes on beside the requests, by what to call it."""
     work: dict[str, Work] = {
-        "reading the files": partial(scheduler.reread, before),
+        "reading the files": scheduler.reread,
         "watching members": scheduler.members.run,
         "replacing what was lost": Lost(
             scheduler.service,
