@@ -149,10 +149,12 @@ async def test_what_is_installed_is_run(monkeypatch):
 
 def test_a_pod_that_is_never_bound_is_not_waited_for_for_ever():
     async def main():
+        await demo._until_bound(Pods())
+        assert 0.1 == asyncio.get_running_loop().time(), "it was asked for the third time"
         pods = Pods()
         pods.asked = -(10**6)
         with pytest.raises(TimeoutError):
             await demo._until_bound(pods)
         return asyncio.get_running_loop().time()
 
-    assert demo.DEADLINE == run_virtual(main())
+    assert demo.DEADLINE + 0.1 == pytest.approx(run_virtual(main()))

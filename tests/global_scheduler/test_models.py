@@ -97,7 +97,11 @@ class Hosts:
 
     def __init__(self, hosts):
         self.names, self.start, self.charges = [], {}, []
+        known = set()
         for host in hosts:
+            if host.name in known:
+                continue  # of two of one name the first counts
+            known.add(host.name)
             for number in range(host.count):
                 name = host.name if host.count == 1 else f"{host.name}/{number + 1}"
                 self.names.append(name)
@@ -135,7 +139,9 @@ def some_hosts(choose):
     found = [Host("r", "z", "gp", *sizes, name="a", count=choose((1, 2, 3)))]
     if choose((0, 1)):
         found.append(Host("r", "z", "gp", choose((4, 9)), 7, name="b", count=1))
-    rest = [Host("r", "z", "gp", choose((2, 5)), 6, 1, 0) for _ in range(choose((0, 1, 2)))]
+    if choose((0, 0, 1)):
+        found.append(Host("r", "z", "gp", 99, 99, name="a", count=1))
+    rest = [Host("r", "z", "gp", choose((2, 5)), 6, 1, 2) for _ in range(choose((0, 1, 2)))]
     return found + rest
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from bayplan.clock import run_virtual
 from bayplan.global_scheduler import listing, members, quotas
 from bayplan.global_scheduler.fields import Fields
 from bayplan.global_scheduler.inventory import (
@@ -193,14 +194,16 @@ def test_a_quota_limits_what_it_names():
     assert ("d", {"vcpus": 0}) == (found.domain, dict(found.limits))
 
 
-async def test_others_have_their_turn_while_much_is_listed(monkeypatch):
+def test_others_have_their_turn_while_much_is_listed(monkeypatch):
     monkeypatch.setattr(listing, "PIECE", 2)
-    turns = []
-    asyncio.get_running_loop().call_soon(turns.append, "other")
 
-    seen = [(item["n"], len(turns)) async for item in listing._told([1, 2, 3], lambda n: {"n": n})]
+    async def main():
+        turns, loop = [], asyncio.get_running_loop()
+        loop.call_soon(turns.append, "other")
+        told = listing._told([1, 2, 3], lambda n: {"n": n})
+        return [(item["n"], len(turns), loop.time()) async for item in told]
 
-    assert [(1, 0), (2, 0), (3, 1)] == seen
+    assert [(1, 0, 0.0), (2, 0, 0.0), (3, 1, 0.0)] == run_virtual(main())
 
 
 @pytest.mark.parametrize(

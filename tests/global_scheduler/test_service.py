@@ -51,7 +51,8 @@ def snapshot(table):
         for key, pool in table.pools.items()
     }
     storage = {kind: column.free.tolist() for kind, column in table.storage.items()}
-    return machines, storage, table.eip_free.tolist(), dict(table.stacks)
+    stacks = {labels: dict(rows) for labels, rows in table.stacks.items()}
+    return machines, storage, table.eip_free.tolist(), stacks
 
 
 def assert_nothing_oversold(table):

@@ -63,8 +63,8 @@ class HostRoom:
         self._named: IntArray = np.array(free, np.int64).reshape(-1, 2).T.copy()
         self._loose: IntArray = np.zeros((2, len(groups)), np.int64)
         self.free: IntArray = self._named.copy()
-        self._slots: dict[tuple[int, int, int], IntArray] = {}
-        self._seen: dict[tuple[int, int, int], int] = {}
+        self._slots: dict[tuple[int, int, int], tuple[IntArray, int]] = {}
+        """What is known by size, and how many changes are in it."""
         self._changes: list[int] = []
 
     def span(self, number: int) -> slice:
@@ -114,7 +114,6 @@ class HostRoom:
         self._changes.append(number)
         if len(self._changes) > CHANGES_KEPT:
             self._slots.clear()
-            self._seen.clear()
             self._changes.clear()
 
     def covers(self, source: str, hosts: Iterable[HostTake]) -> bool:
@@ -132,7 +131,7 @@ class HostRoom:
         span = self.span(number)
         free = self._named[:, span].copy()
         for amount, left in zip(free, self._loose[:, number].tolist(), strict=True):
-            if not left or not len(amount):
+            if not left:
                 continue
             # the sum first, then the emptiest hosts
             order = np.lexsort((-amount, self.real[span]))
@@ -145,16 +144,16 @@ class HostRoom:
     def slots(self, vcpus: int, memory: int, most: int = 0) -> IntArray:
         """How many machines of a size each source takes; with `most`, at most that many a host."""
         key = (vcpus, memory, most)
-        found = self._slots.get(key)
+        found, seen = self._slots.get(key, (None, 0))
         if found is None:
             if len(self._slots) >= SIZES_KEPT:
                 self._slots.clear()
             ends = np.concatenate(([0], np.cumsum(self.per_host(slice(None), *key))))
-            found = self._slots[key] = ends[self.starts[1:]] - ends[self.starts[:-1]]
+            found = ends[self.starts[1:]] - ends[self.starts[:-1]]
         else:
-            for number in set(self._changes[self._seen[key] :]):
+            for number in set(self._changes[seen:]):
                 found[number] = self.per_host(self.span(number), *key).sum()
-        self._seen[key] = len(self._changes)
+        self._slots[key] = found, len(self._changes)
         return found
 
     def per_host(self, span: slice, vcpus: int, memory: int, most: int = 0) -> IntArray:
