@@ -6,12 +6,14 @@ times is what the code can do.
 
 import asyncio
 import json
+import threading
 
 import pytest
 
 from tests.apiserver.api import CONFIGMAPS, PODS, configmap, pod
 from tests.apiserver.crd import converted
-from tests.apiserver.dynamic.hooks import Hooks, elsewhere
+from tests.apiserver.dynamic.hooks import HOOKS, Hooks, elsewhere, patching
+from tests.apiserver.dynamic.test_policies import policy as mutating_policy
 from tests.apiserver.steps import MOST, measured
 from tests.apiserver.test_bombs import (
     APPLY,
@@ -24,6 +26,7 @@ from tests.apiserver.test_bombs import (
     merge_bomb,
     thing,
 )
+from tests.apiserver.test_watchdog import spy
 from tests.effort import yardstick
 
 TRIES = 4
@@ -224,6 +227,106 @@ async def test_a_list_of_large_objects_is_sent_in_parts(api):
         for item in json.loads(b"".join(stream.pieces))["items"]
         if item["metadata"]["name"] != "kube-root-ca.crt"
     ]
+
+
+DEFAULTED = {
+    "type": "object",
+    "additionalProperties": {
+        "type": "object",
+        "properties": {"a": {"type": "integer", "default": 1}},
+    },
+}
+
+
+@pytest.mark.parametrize("ask", ["GET one", "GET all", "watch", "PATCH", "DELETE all"])
+async def test_a_large_object_is_shown_with_its_defaults_beside_the_loop(api, ask):
+    await api.ok("POST", DEFINITIONS, definition({"any": DEFAULTED}))
+    await api.ok("POST", THINGS, thing(any={f"k{n}": {} for n in range(50_000)}))
+    method, path, body = {
+        "GET one": ("GET", f"{THINGS}/x", None),
+        "GET all": ("GET", THINGS, None),
+        "watch": ("GET", f"{THINGS}?watch=1", None),
+        "PATCH": ("PATCH", f"{THINGS}/x", json.dumps(MERGED).encode()),
+        "DELETE all": ("DELETE", f"{THINGS}?dryRun=All", None),
+    }[ask]
+
+    assert min([await longest_step(api, method, path, body, {}) for _ in range(2)]) < MOST
+
+
+FORMS = {
+    "protobuf": ({**PROTOBUF, "accept": "application/vnd.kubernetes.protobuf;stream=watch"}, 1),
+    "metadata": ({"accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}, 1),
+    "table": (TABLE, 3),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("query", "seen"),
+    [("", True), ("&labelSelector=!x", True), ("&labelSelector=x=z", False)],
+)
+async def test_events_of_large_objects_are_written_beside_the_loop(
+    api, monkeypatch, form, query, seen
+):
+    headers, times = FORMS[form]
+    await api.ok("POST", PODS, large_pod())
+    version = api.server.store.revision
+    path = f"{PODS}?watch=1&resourceVersion={version}{query}"
+    streams = [await api.watch(path, headers) for _ in range(3)]
+    threads = spy(monkeypatch, "bayplan.apiserver.verbs.watch._Watch._object")
+
+    await api.ok("PATCH", P, MERGED)  # to all, or away from those that want it without a label
+    for stream in streams if seen else ():
+        await stream.arrived.wait()
+    for stream in streams:
+        await stream.leave()
+
+    assert threading.get_ident() not in threads
+    if query:
+        times = 3 if seen else 0  # each writes what went out of its sight
+    assert times == len(threads)
+    assert [seen] * 3 == [any(stream.pieces) for stream in streams]
+
+
+@pytest.mark.parametrize("kind", ["webhook", "policy"])
+@pytest.mark.parametrize(("method", "path"), [("POST", THINGS), ("PATCH", f"{THINGS}/x")])
+async def test_a_large_object_that_is_changed_on_its_way_holds_nobody_up(
+    api, tmp_path, kind, method, path
+):
+    kept = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    await api.ok("POST", DEFINITIONS, definition({"any": kept}))
+    hooks = Hooks(tmp_path)
+    hooks.handlers["/m"] = patching({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}})
+    body = json.dumps(nested() if method == "POST" else {"metadata": {"labels": {"q": "r"}}})
+    took = []
+    async with elsewhere(hooks, api.server.backend.caller):
+        for _ in range(2):
+            if method == "PATCH":
+                await put(api, nested())
+            await change_things(api, hooks, kind)
+            took.append(await longest_step(api, method, path, body.encode(), {}))
+            labels = (await api.ok("GET", f"{THINGS}/x"))["metadata"]["labels"]
+            await clear(api)
+
+    assert "b" == labels["a"]
+    assert min(took) < MOST
+
+
+async def change_things(api, hooks, kind):
+    """Let a webhook or a policy give things a label."""
+    rule = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["things"]}
+    if kind == "webhook":
+        body = hooks.config("MutatingWebhookConfiguration", {"path": "/m", "rules": [rule]})
+        await api.ok("POST", f"{HOOKS}/mutatingwebhookconfigurations", body)
+        return
+    label = {"expression": "Object{metadata: Object.metadata{labels: {'a': 'b'}}}"}
+    await mutating_policy(
+        api,
+        "Mutating",
+        matchConstraints={"resourceRules": [rule]},
+        mutations=[{"patchType": "ApplyConfiguration", "applyConfiguration": label}],
+        reinvocationPolicy="Never",
+    )
 
 
 @pytest.mark.parametrize(

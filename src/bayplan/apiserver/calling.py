@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import io
 import posixpath
 import ssl
 from collections.abc import Callable, Hashable, Mapping
@@ -20,7 +21,7 @@ import msgspec
 
 from bayplan.api import json
 from bayplan.apiserver.admission import Reader
-from bayplan.apiserver.aside import aside_of, beside, leave_own_turn
+from bayplan.apiserver.aside import LARGE, aside_of, beside, leave_own_turn
 from bayplan.errors import BayplanError, DecodeError
 from bayplan.trust import trusting
 
@@ -88,7 +89,7 @@ class Caller:
                 asyncio.timeout(timeout),
                 self.session.post(
                     address,
-                    data=msgspec.json.encode(body),
+                    data=_in_pieces(msgspec.json.encode(body)),
                     headers=_JSON,
                     ssl=await self._contexts.of(config.get("caBundle") or ""),
                     server_hostname=name or None,
@@ -184,6 +185,11 @@ async def read_all(answer: aiohttp.ClientResponse, limit: int) -> bytes:
         if len(found) > limit:
             raise ValueError(f"the answer is larger than {limit} bytes")
     return bytes(found)
+
+
+def _in_pieces(body: bytes) -> bytes | io.BytesIO:
+    """Return a body as it is sent: a large one is encrypted and written piece by piece."""
+    return body if len(body) < LARGE else io.BytesIO(body)
 
 
 # What client-go says of an answer that is no Status.

@@ -99,6 +99,8 @@ class Codec:
         views = event_views.VIEWS.get((kind.group, kind.resource))
         self.to_view: Callable[[Object], Object] | None = views[0] if views else kind.view
         self.to_stored: Callable[[Object], Object] | None = views[1] if views else kind.unview
+        self.spliced = self.to_view is None
+        """Whether an object is shown without being taken apart."""
         self._fields = _fields_decoder(kind)
         self._read: dict[str, tuple[KeyValue, Fields]] = {}  # of keys, what was read last
         self._mark = mark(kind.storage_version) if kind.marked else b""

@@ -76,7 +76,7 @@ async def value_answer(
     codec = backend.codec(request.kind)
     output = request.output
     if output.form == WHOLE and output.media == JSON:
-        body = codec.whole(kv)
+        body = await aside_of(0 if codec.spliced else len(kv.value), codec.whole, kv)
         if request.pretty:
             body = await aside_of(len(body), _indented, body)
         return Answer(status, body)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from operator import ne
 from typing import TYPE_CHECKING
 
 from bayplan.api.patch import clone
 from bayplan.api.schema import type_for
 from bayplan.apiserver.admission import Attributes
-from bayplan.apiserver.aside import Pauses, beside
+from bayplan.apiserver.aside import Pauses, aside, beside
 from bayplan.apiserver.authorization import Authorizer, OnLoop
 from bayplan.apiserver.bodies import changed
 from bayplan.apiserver.codec import Object
@@ -112,10 +113,10 @@ class DynamicAdmission:
             if hook.reinvoked:
                 invoked.append(hook)
         if changed:
-            before = clone(attrs.obj)
+            before = await aside(request, clone, attrs.obj)
             again(attrs)
             await self._run_policies(attrs, request, default, first=False)
-            if attrs.obj != before:
+            if await aside(request, ne, attrs.obj, before):
                 again_for = [*again_for, *invoked]
             for hook in hooks:
                 if hook in again_for and (shown := await self._shown(hook, attrs, request)):
@@ -167,14 +168,14 @@ class DynamicAdmission:
                 registry = self._backend.registry
                 kind = registry.get(shown.group, shown.version, shown.resource)
                 assert kind is not None
-                made = changed(request, kind, shown.obj, made)
-                made = await forms.converted(self._backend, kind, request.kind, made)
-            made = changed(request, request.kind, attrs.obj, made)
-            default(made)
-        if made == attrs.obj:
-            return False
-        attrs.obj = made
-        return True
+                made = await aside(request, changed, request, kind, shown.obj, made)
+                made = await forms.converted(self._backend, kind, request, request.kind, made)
+            made = await aside(request, changed, request, request.kind, attrs.obj, made)
+            await aside(request, default, made)
+        if await aside(request, ne, made, attrs.obj):
+            attrs.obj = made
+            return True
+        return False
 
     async def _run_policies(
         self, attrs: Attributes, request: Request, default: Default, *, first: bool
@@ -195,7 +196,7 @@ class DynamicAdmission:
                     continue
                 type_ = type_of(kind) if kind.custom else type_for(kind.api_version, kind.kind)
                 made = await beside(policies.mutate, questions, write, type_)
-                if made is not shown.obj and made != shown.obj:
+                if made is not shown.obj and await aside(request, ne, made, shown.obj):
                     await self._take(made, shown, attrs, request, default)
         return attrs.obj is not before
 

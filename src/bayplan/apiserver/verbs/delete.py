@@ -386,7 +386,7 @@ async def delete_collection(backend: Backend, request: Request) -> Answer | Stre
         deleted.append(kv)  # as it was listed, not as it went
     gone = Page(deleted, backend.store.revision, "", None)
     if request.output.media == JSON and not request.pretty:
-        return whole_list(codec, gone)
+        return await whole_list(codec, gone)
     if is_long(request, page):
         return await beside(_shown, request, codec, gone)
     return _shown(request, codec, gone)

@@ -94,7 +94,7 @@ async def list_(backend: Backend, request: Request) -> Answer | Stream:
     page = await read_page(backend, request, codec)
     output = request.output
     if output.form == WHOLE and output.media == JSON and not request.pretty:
-        return whole_list(codec, page)
+        return await whole_list(codec, page)
     if output.form == WHOLE and output.media == PROTOBUF:
         return await _protobuf_list(codec, page)
     if is_long(request, page):
@@ -137,12 +137,12 @@ def list_object(codec: Codec, metadata: Object, objects: Iterable[Object]) -> Ob
     }
 
 
-def whole_list(codec: Codec, page: Page) -> Answer | Stream:
-    """Return a list of objects as they are stored, none of which is taken apart."""
+async def whole_list(codec: Codec, page: Page) -> Answer | Stream:
+    """Return a list of objects as they are stored, none of which is taken apart if it can be."""
     head = codec.list_head + msgspec.json.encode(page.metadata()) + b',"items":['
     parts = list(cut(page.items, CHUNK_ITEMS, CHUNK_BYTES))
     if len(parts) <= 1:
-        return Answer(200, head + b",".join(map(codec.item, page.items)) + b"]}")
+        return Answer(200, head + await _items(codec, page.items) + b"]}")
     return Stream(200, _list_chunks(codec, head, parts), packed=True)
 
 
@@ -175,10 +175,18 @@ async def _list_chunks(
     codec: Codec, head: bytes, parts: list[list[KeyValue]]
 ) -> AsyncIterator[bytes]:
     for part in parts:
-        yield head + b",".join(map(codec.item, part))
+        yield head + await _items(codec, part)
         head = b","
         await asyncio.sleep(0)
     yield b"]}"
+
+
+async def _items(codec: Codec, part: list[KeyValue]) -> bytes:
+    return await aside_of(0 if codec.spliced else size_of(part), _joined_items, codec, part)
+
+
+def _joined_items(codec: Codec, part: list[KeyValue]) -> bytes:
+    return b",".join(map(codec.item, part))
 
 
 async def read_page(backend: Backend, request: Request, codec: Codec) -> Page:

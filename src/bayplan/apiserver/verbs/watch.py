@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial as given
 from typing import Any
 
-from bayplan.apiserver.aside import Pauses
+from bayplan.apiserver.aside import LARGE, Pauses, beside
 from bayplan.apiserver.backend import Backend, gone
 from bayplan.apiserver.codec import Codec, Fields, Object
 from bayplan.apiserver.errors import ApiError, not_acceptable
@@ -49,10 +49,9 @@ MAX_ENCODED = 32 << 20  # bytes of encoded events that are kept for other watche
 SPLICED = 8 * 1024  # bytes of a value that are put into a line faster than they are remembered
 INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 _LINE_END = b"}\n"
+_CHANGES = ("ADDED", "MODIFIED", "DELETED")
 _HEADS = {
-    "ADDED": b'{"type":"ADDED","object":',
-    "MODIFIED": b'{"type":"MODIFIED","object":',
-    "DELETED": b'{"type":"DELETED","object":',
+    kind: b'{"type":"%b","object":' % kind.encode() for kind in (*_CHANGES, "BOOKMARK", "ERROR")
 }
 
 
@@ -133,11 +132,16 @@ class _Watch:
         output = request.output
         # What tells one encoding of an event from another in its cache.
         view = (kind.api_version, output.form, output.version, output.media)
-        self.keys = {change: (change, *view) for change in _HEADS}
+        self.keys = {change: (change, *view) for change in _CHANGES}
+        self.large_key = ("large", *view)
         asked = (request.query.get(name, "") for name in ("labelSelector", "fieldSelector"))
         self.alike = "\n".join((*view, *asked, self.exact))  # a text, which remembers its hash
         self.binary = output.media == PROTOBUF
         self.near = False  # read in this process: lines of small objects are made anew
+        self.spliced = output.form == WHOLE and not self.binary and self.codec.spliced
+        self.large: dict[
+            int, bytes
+        ] = {}  # of events of the batch, what was written beside the loop
         if output.form == TABLE:
             self.keys = {}  # the first event of a stream carries the columns
 
@@ -163,10 +167,14 @@ class _Watch:
         if self.watcher is None or write is None or self.converted or not self.keys:
             return
         alike = f"bare\n{self.alike}" if bare else self.alike
-        plain = self.request.output.form == WHOLE and self.codec.to_view is None
-        self.near = bare and plain and not self.binary
+        self.near = bare and self.spliced
 
         def direct(batch: list[Event], shared: dict[str, Any]) -> bool:
+            if not self.spliced:
+                if "large" not in shared:
+                    shared["large"] = any(len(event.kv.value) >= LARGE for event in batch)
+                if shared["large"]:  # is written beside the loop
+                    return False
             if alike not in shared:
                 shared[alike] = self._together(batch, bare)
             chunk, count, last = shared[alike]
@@ -210,6 +218,7 @@ class _Watch:
                     batch = await self.backend.versions.events(
                         self.codec, batch, self.backend.cache_of
                     )
+                await self._write_large(batch)
                 for chunk in gathered(self._batch(batch)):
                     yield chunk
                 if not alarm.rang:
@@ -235,7 +244,10 @@ class _Watch:
             await pauses.after(self.cost + len(kv.value))
             if not self._selected(kv):
                 continue
-            lines.append(self._line("ADDED", kv))
+            if self.spliced or len(kv.value) < LARGE:
+                lines.append(self._line("ADDED", kv))
+            else:
+                lines.append(await beside(self._line, "ADDED", kv))
             size += len(lines[-1])
             if size >= BATCH_BYTES:
                 self.events.value += len(lines)
@@ -260,6 +272,31 @@ class _Watch:
                 yield now
             yield last
         yield deadline
+
+    def _takes_long(self, event: Event) -> bool:
+        if self.spliced or len(event.kv.value) < LARGE:
+            return False
+        return not self.exact or event.kv.key == self.exact
+
+    async def _write_large(self, batch: list[Event]) -> None:
+        """Write large objects beside the event loop, once for all that watch in the same form."""
+        self.large.clear()
+        for event in filter(self._takes_long, batch):
+            cache, change = self.backend.cache_of(event), self._change(event)
+            if change is None or self.alike in cache:
+                continue
+            kind, kv = change
+            if not self.keys or kv is not event.kv:
+                self.large[id(event)] = await beside(self._object, kv)
+            elif self.keys[kind] not in cache:
+                task = cache.get(self.large_key)
+                if task is None:
+                    task = asyncio.ensure_future(beside(self._object, kv))
+                    cache[self.large_key] = task
+                try:
+                    self.large[id(event)] = await asyncio.shield(task)
+                finally:
+                    cache.pop(self.large_key, None)  # the first puts it where all find it
 
     def _batch(self, batch: list[Event]) -> list[bytes]:
         lines, self.known = self._chosen(batch)
@@ -289,27 +326,35 @@ class _Watch:
         return line
 
     def _line_of(self, event: Event) -> bytes:
+        change = self._change(event)
+        if change is None:
+            return b""
+        kind, kv = change
+        return self._cached(event, kind) if kv is event.kv else self._line(kind, kv, event)
+
+    def _change(self, event: Event) -> tuple[str, KeyValue] | None:
+        """Return as what an event is shown, and with which object; None if it is not."""
         if self.all:
             kind = "ADDED" if event.prev is None else "MODIFIED"
-            return self._cached(event, "DELETED" if event.deleted else kind)
+            return "DELETED" if event.deleted else kind, event.kv
         before = event.prev is not None and self._matches(event, event.prev)
         if event.deleted:
-            return self._cached(event, "DELETED") if before else b""
+            return ("DELETED", event.kv) if before else None
         if self._matches(event, event.kv):
-            return self._cached(event, "MODIFIED" if before else "ADDED")
+            return "MODIFIED" if before else "ADDED", event.kv
         if not before or (left := event.prev) is None:
-            return b""
+            return None
         last = KeyValue(left.key, left.value, left.create_revision, event.kv.mod_revision)
-        return self._line("DELETED", last)
+        return "DELETED", last
 
     def _cached(self, event: Event, kind: str) -> bytes:
         """Return the line of an event, encoding it at most once for each view."""
         if not self.keys or (self.near and len(event.kv.value) < SPLICED):
-            return self._line(kind, event.kv)
+            return self._line(kind, event.kv, event)
         cache, key = self.backend.cache_of(event), self.keys[kind]
         line: bytes | None = cache.get(key)
         if line is None:
-            line = cache[key] = self._line(kind, event.kv)
+            line = cache[key] = self._line(kind, event.kv, event)
             self.backend.remember_encoded(line, MAX_ENCODED)
         return line
 
@@ -341,12 +386,14 @@ class _Watch:
             found.asked, found.matched = self.alike, self.chosen.selects(found)
         return found.matched
 
-    def _line(self, kind: str, kv: KeyValue) -> bytes:
+    def _line(self, kind: str, kv: KeyValue, event: Event | None = None) -> bytes:
+        return self._framed(kind, self.large.get(id(event)) or self._object(kv))
+
+    def _object(self, kv: KeyValue) -> bytes:
+        """Return an object as it is shown."""
         output = self.request.output
         if output.form == WHOLE:
-            if self.binary:
-                return event_frame(kind, self.codec.protobuf(kv))
-            return _HEADS[kind] + self.codec.whole(kv) + _LINE_END
+            return self.codec.protobuf(kv) if self.binary else self.codec.whole(kv)
         obj = self.codec.decode(kv)
         if output.form == TABLE:
             metadata = {"resourceVersion": str(kv.mod_revision)}
@@ -354,12 +401,15 @@ class _Watch:
             self.columns_sent = True
         else:
             shown = partial(obj, output.version)
-        return self._event(kind, shown)
+        return dump(shown, output.media)
+
+    def _framed(self, kind: str, shown: bytes) -> bytes:
+        if self.binary:
+            return event_frame(kind, shown)
+        return _HEADS[kind] + shown + _LINE_END
 
     def _event(self, kind: str, shown: Object) -> bytes:
-        if self.binary:
-            return event_frame(kind, dump(shown, PROTOBUF))
-        return dump({"type": kind, "object": shown}) + b"\n"
+        return self._framed(kind, dump(shown, self.request.output.media))
 
     def _bookmark(self, version: int, annotations: dict[str, str] | None) -> bytes:
         metadata: Object = {"resourceVersion": str(version), "creationTimestamp": None}
