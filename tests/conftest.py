@@ -38,6 +38,9 @@ assert Path(bayplan.__file__).is_relative_to(SOURCE), (
 )
 before = os.environ.get("PYTHONPATH", "")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), str(ROOT), before]))
+# What the timer of pytest-timeout raises is lost in uvloop's callbacks: a test that hangs in a
+# server of its own process would never end. Programs that tests start run on uvloop.
+sys.modules["uvloop"] = None
 if sys.dont_write_bytecode:
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -19,9 +19,8 @@ from bayplan.extender import Extender
 from bayplan.extender.serve import Listen, uvicorn_config
 from bayplan.global_scheduler.run import Options
 from bayplan.global_scheduler.run import running as running_global
-from bayplan.inspect import Cluster
+from bayplan.inspect import PREFIX, Cluster
 from bayplan.inspect.http import Questions
-from bayplan.inspect.paths import PREFIX
 from bayplan.inspect.serving import InspectServer
 from bayplan.listening import listen
 from bayplan.page.serving import serving as serving_page

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
 
 import pytest
+
+from bayplan import eventloop
 
 EXTENDER = """
 from bayplan.extender import Extender
@@ -80,3 +83,10 @@ def test_an_extender_that_is_told_to_end_has_not_failed(number: signal.Signals) 
         _, said = process.communicate(timeout=60)
 
     assert (0, "") == (process.returncode, said)
+
+
+def test_a_server_in_a_test_runs_where_a_timeout_can_end_it() -> None:
+    async def main() -> str:
+        return type(asyncio.get_running_loop()).__module__
+
+    assert "asyncio.unix_events" == eventloop.run(main())

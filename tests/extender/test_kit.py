@@ -6,6 +6,7 @@ import urllib.request
 
 import pytest
 
+from bayplan import stopping
 from bayplan.errors import BayplanError
 from bayplan.extender import Extender, Rejection, serve, wire
 from bayplan.extender.body import BodyError, read_body
@@ -254,7 +255,7 @@ def test_of_many_nodes_that_the_cache_lacks_five_are_named():
 async def test_a_server_tells_its_port_answers_and_ends_when_it_is_told(monkeypatch):
     app, stops = Extender(), []
     app.filter(lambda names: names)
-    monkeypatch.setattr(serve, "stop_on_signals", stops.append)
+    monkeypatch.setattr(stopping, "stop_on_signals", stops.append)
     told = asyncio.get_running_loop().create_future()
     listen = serve.Listen(port=0)
     served = serve._serve(serve.uvicorn_config(app, listen), listen, told.set_result)

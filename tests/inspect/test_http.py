@@ -12,10 +12,9 @@ from click.testing import CliRunner
 
 from bayplan.cli.main import bayplan
 from bayplan.errors import BayplanError, CannotListen
-from bayplan.inspect import Cluster
+from bayplan.inspect import MAX_BODY, PREFIX, Cluster
 from bayplan.inspect.http import Questions, openapi
 from bayplan.inspect.http_questions import QUESTIONS
-from bayplan.inspect.paths import MAX_BODY, PREFIX
 from bayplan.inspect.serving import InspectServer
 from bayplan.testing.builders import make_node, make_pod
 

@@ -8,9 +8,9 @@ import pytest
 
 from bayplan.client import AsgiTransport, Client
 from bayplan.errors import ConfigError
+from bayplan.inspect import PREFIX as INSPECT
 from bayplan.inspect import Cluster
 from bayplan.inspect.http import Questions
-from bayplan.inspect.paths import PREFIX as INSPECT
 from bayplan.observe.metrics import SchedulerMetrics
 from bayplan.scheduler.certificates import self_signed, server_context
 from bayplan.scheduler.delegated import Gatekeeper

@@ -14,9 +14,9 @@ import msgspec
 
 from bayplan.client import ApiError, Connection, TransportError, connect, load_kubeconfig
 from bayplan.errors import BayplanError
+from bayplan.inspect import PREFIX
 from bayplan.inspect.errors import InspectError
 from bayplan.inspect.http_questions import Summary
-from bayplan.inspect.paths import PREFIX
 from bayplan.inspect.sources.live import run_beside
 
 

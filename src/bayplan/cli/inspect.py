@@ -44,8 +44,8 @@ async def _serve(
     host: str, port: int, token: str, source: dict[str, Any], known: Cluster | None
 ) -> None:
     """Serve until told to end; `known` is that of files, which do not change under us."""
+    from bayplan.inspect import PREFIX
     from bayplan.inspect.http import Questions
-    from bayplan.inspect.paths import PREFIX
     from bayplan.inspect.serving import InspectServer
     from bayplan.stopping import stop_on_signals
 

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from bayplan import eventloop
+from bayplan import eventloop, stopping
 from bayplan.apiserver.serving import Running, Settings, running
 from bayplan.cli.fresh import FreshDirectory
 from bayplan.config import FeatureGates
 from bayplan.observe import logs
-from bayplan.stopping import STORE_GRACE, stop_on_signals
 
 
 def run(settings: Settings, controllers: str, say: Callable[[str], None]) -> None:
@@ -23,7 +22,7 @@ def run(settings: Settings, controllers: str, say: Callable[[str], None]) -> Non
 
 async def _serve(settings: Settings, controllers: list[str], say: Callable[[str], None]) -> None:
     stopped = asyncio.Event()
-    stop_on_signals(stopped, STORE_GRACE)
+    stopping.stop_on_signals(stopped, stopping.STORE_GRACE)
     with FreshDirectory(settings.data) as data:
         async with running(settings) as served, _beside(served, controllers, settings.gates):
             data.keep()

@@ -11,12 +11,11 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from bayplan import asgi, eventloop
+from bayplan import asgi, eventloop, stopping
 from bayplan.errors import ConfigError, Importing
 from bayplan.extender.kit import Extender
 from bayplan.extender.recording import Recorder
 from bayplan.listening import listen as open_socket
-from bayplan.stopping import stop_on_signals
 
 GRACE_SECONDS = 2
 """For calls that are being answered when the end has come."""
@@ -90,7 +89,7 @@ async def _serve(config: uvicorn.Config, listen: Listen, started: Callable[[int]
     stopped = asyncio.Event()
     with open_socket(listen.host, listen.port, "--bind") as listener:
         end = await asgi.begin(config, listener)
-        stop_on_signals(stopped)
+        stopping.stop_on_signals(stopped)
         started(listener.getsockname()[1])
         await stopped.wait()
         await end()

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from bayplan.inspect.settings import Settings, load_settings
     from bayplan.inspect.trial import Trial, unbound
 
+PREFIX = "/inspect/v1/"
+"""Path below which questions are served."""
+MAX_BODY = 1 << 20
+
 __all__ = [
+    "MAX_BODY",
+    "PREFIX",
     "AccessError",
     "Cluster",
     "InspectError",

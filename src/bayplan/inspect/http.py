@@ -19,10 +19,10 @@ import msgspec
 
 from bayplan import __version__
 from bayplan.errors import BayplanError
+from bayplan.inspect import MAX_BODY, PREFIX
 from bayplan.inspect.cluster import Cluster
 from bayplan.inspect.errors import UnknownObject
 from bayplan.inspect.http_questions import QUESTIONS, Question
-from bayplan.inspect.paths import MAX_BODY, PREFIX
 from bayplan.supervised import to_its_end
 
 OPENAPI = "openapi.json"

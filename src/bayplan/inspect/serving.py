@@ -11,8 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from bayplan import asgi
 from bayplan.extender.body import BodyError, read_body
+from bayplan.inspect import MAX_BODY, PREFIX
 from bayplan.inspect.http import Questions
-from bayplan.inspect.paths import MAX_BODY, PREFIX
 from bayplan.intake import Intake
 from bayplan.listening import listen
 

@@ -21,7 +21,7 @@ from bayplan.client import Client
 from bayplan.config import FeatureGates, KubeSchedulerConfiguration
 from bayplan.controllers.manager import ControllerManager, options_for, select
 from bayplan.framework import Registry
-from bayplan.inspect.paths import PREFIX as INSPECT
+from bayplan.inspect import PREFIX as INSPECT
 from bayplan.observe.metrics import CONTENT_TYPE, SchedulerMetrics
 from bayplan.scheduler.event_recorder import EventRecorder
 from bayplan.scheduler.extenders import Extenders

@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 import msgspec
 import structlog
 
-from bayplan import eventloop
+from bayplan import eventloop, stopping
 from bayplan.client import (
     ApiError,
     Client,
@@ -50,7 +50,6 @@ from bayplan.scheduler.inspecting import NAMES
 from bayplan.scheduler.live import LiveScheduler
 from bayplan.scheduler.options import Options
 from bayplan.scheduler.resources import resources_page
-from bayplan.stopping import stop_on_signals
 from bayplan.supervised import end, supervised
 
 if TYPE_CHECKING:
@@ -256,7 +255,7 @@ class SchedulerProcess:
     # -- signals and endpoints
 
     def _signals(self, live: LiveScheduler) -> None:
-        stop_on_signals(self._stop)
+        stopping.stop_on_signals(self._stop)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         loop.add_signal_handler(signal.SIGUSR2, lambda: log.info("state", **live.sizes()))

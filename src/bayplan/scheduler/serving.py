@@ -22,8 +22,8 @@ from bayplan import asgi
 from bayplan.api.user import User
 from bayplan.apiserver.certificates import peer_user
 from bayplan.extender.body import BodyError, read_body
-from bayplan.inspect.paths import MAX_BODY
-from bayplan.inspect.paths import PREFIX as INSPECT
+from bayplan.inspect import MAX_BODY
+from bayplan.inspect import PREFIX as INSPECT
 from bayplan.intake import Intake
 from bayplan.listening import listen
 from bayplan.observe.metrics import CONTENT_TYPE
