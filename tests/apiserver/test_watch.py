@@ -13,6 +13,8 @@ from bayplan.store.memory import MemoryStore
 from tests.apiserver.api import CONFIGMAPS, PODS, Api, configmap, pod, shown
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+LARGE_DATA = {"data": {"key": "v" * aside.LARGE}}
 
 
 async def test_a_pod_that_is_bound_leaves_a_watch_of_unbound_pods(api):
@@ -214,6 +216,40 @@ async def test_columns_come_with_the_first_row_only(api):
 
     assert ["Table", "Table"] == [event["object"]["kind"] for event in events]
     assert [True, False] == [bool(e["object"].get("columnDefinitions")) for e in events]
+
+
+async def test_columns_come_with_the_first_row_when_a_later_one_is_large(api):
+    version = api.server.store.revision
+    await api.ok("POST", CONFIGMAPS, configmap("small"))
+    await api.ok("POST", CONFIGMAPS, configmap("big") | LARGE_DATA)
+
+    stream = await api.watch(f"{CONFIGMAPS}?watch=1&resourceVersion={version}", {"accept": TABLE})
+    events = await stream.until(2)
+    await stream.leave()
+
+    assert [True, False] == [bool(e["object"].get("columnDefinitions")) for e in events]
+
+
+async def test_what_was_written_beside_the_loop_is_shown_for_its_own_event_only(api, monkeypatch):
+    """An event that history has let go may leave its place in memory to another one."""
+    opened, written = [], []
+    start = watch._Watch.start
+    monkeypatch.setattr(
+        watch._Watch, "start", lambda self, *given: opened.append(self) or start(self, *given)
+    )
+    version = api.server.store.revision
+    stream = await api.watch(f"{CONFIGMAPS}?watch=1&resourceVersion={version}", {"accept": PARTIAL})
+    opened[0].write_straight(lambda chunk: written.append(chunk) or True)
+    await api.ok("POST", CONFIGMAPS, configmap("big") | LARGE_DATA)
+    await stream.until(1)
+    [event] = api.server.store.watch("core/configmaps/", after=version).take()
+    await api.ok("POST", PODS, pod("small"))
+
+    event.kv, event.cache = await api.server.store.get("core/pods/default/small"), None
+    opened[0].watcher.direct([event], {})
+    await stream.leave()
+
+    assert [True] == [b'"name":"small"' in chunk for chunk in written]
 
 
 async def test_no_change_is_lost_between_list_and_watch(api):

@@ -133,15 +133,13 @@ class _Watch:
         # What tells one encoding of an event from another in its cache.
         view = (kind.api_version, output.form, output.version, output.media)
         self.keys = {change: (change, *view) for change in _CHANGES}
-        self.large_key = ("large", *view)
+        self.large_key = ("large", *view)  # of the task that writes it for all
         asked = (request.query.get(name, "") for name in ("labelSelector", "fieldSelector"))
         self.alike = "\n".join((*view, *asked, self.exact))  # a text, which remembers its hash
         self.binary = output.media == PROTOBUF
         self.near = False  # read in this process: lines of small objects are made anew
         self.spliced = output.form == WHOLE and not self.binary and self.codec.spliced
-        self.large: dict[
-            int, bytes
-        ] = {}  # of events of the batch, what was written beside the loop
+        self.large = b""  # of the event that is shown next, if it was written beside the loop
         if output.form == TABLE:
             self.keys = {}  # the first event of a stream carries the columns
 
@@ -218,8 +216,7 @@ class _Watch:
                     batch = await self.backend.versions.events(
                         self.codec, batch, self.backend.cache_of
                     )
-                await self._write_large(batch)
-                for chunk in gathered(self._batch(batch)):
+                for chunk in gathered(await self._written(batch)):
                     yield chunk
                 if not alarm.rang:
                     continue
@@ -278,25 +275,37 @@ class _Watch:
             return False
         return not self.exact or event.kv.key == self.exact
 
-    async def _write_large(self, batch: list[Event]) -> None:
-        """Write large objects beside the event loop, once for all that watch in the same form."""
-        self.large.clear()
-        for event in filter(self._takes_long, batch):
-            cache, change = self.backend.cache_of(event), self._change(event)
-            if change is None or self.alike in cache:
-                continue
-            kind, kv = change
-            if not self.keys or kv is not event.kv:
-                self.large[id(event)] = await beside(self._object, kv)
-            elif self.keys[kind] not in cache:
-                task = cache.get(self.large_key)
-                if task is None:
-                    task = asyncio.ensure_future(beside(self._object, kv))
-                    cache[self.large_key] = task
-                try:
-                    self.large[id(event)] = await asyncio.shield(task)
-                finally:
-                    cache.pop(self.large_key, None)  # the first puts it where all find it
+    async def _written(self, batch: list[Event]) -> list[bytes]:
+        """Return the lines of a batch; large objects are written beside the event loop."""
+        if not any(map(self._takes_long, batch)):
+            return self._batch(batch)
+        lines: list[bytes] = []
+        for event in batch:
+            if self._takes_long(event):
+                self.large = await self._write_large(event)
+            lines += self._batch([event])
+            self.large = b""
+        return lines
+
+    async def _write_large(self, event: Event) -> bytes:
+        """Return an event's object, written once for all that watch in the same form."""
+        cache, change = self.backend.cache_of(event), self._change(event)
+        if change is None or self.alike in cache:
+            return b""
+        kind, kv = change
+        if not self.keys or kv is not event.kv:
+            return await beside(self._object, kv)
+        if self.keys[kind] in cache:
+            return b""
+        task = cache.get(self.large_key)
+        if task is None:
+            task = asyncio.ensure_future(beside(self._object, kv))
+            cache[self.large_key] = task
+        try:
+            written: bytes = await asyncio.shield(task)
+        finally:
+            cache.pop(self.large_key, None)  # the first puts it where all find it
+        return written
 
     def _batch(self, batch: list[Event]) -> list[bytes]:
         lines, self.known = self._chosen(batch)
@@ -330,7 +339,7 @@ class _Watch:
         if change is None:
             return b""
         kind, kv = change
-        return self._cached(event, kind) if kv is event.kv else self._line(kind, kv, event)
+        return self._cached(event, kind) if kv is event.kv else self._line(kind, kv)
 
     def _change(self, event: Event) -> tuple[str, KeyValue] | None:
         """Return as what an event is shown, and with which object; None if it is not."""
@@ -350,11 +359,11 @@ class _Watch:
     def _cached(self, event: Event, kind: str) -> bytes:
         """Return the line of an event, encoding it at most once for each view."""
         if not self.keys or (self.near and len(event.kv.value) < SPLICED):
-            return self._line(kind, event.kv, event)
+            return self._line(kind, event.kv)
         cache, key = self.backend.cache_of(event), self.keys[kind]
         line: bytes | None = cache.get(key)
         if line is None:
-            line = cache[key] = self._line(kind, event.kv, event)
+            line = cache[key] = self._line(kind, event.kv)
             self.backend.remember_encoded(line, MAX_ENCODED)
         return line
 
@@ -386,8 +395,8 @@ class _Watch:
             found.asked, found.matched = self.alike, self.chosen.selects(found)
         return found.matched
 
-    def _line(self, kind: str, kv: KeyValue, event: Event | None = None) -> bytes:
-        return self._framed(kind, self.large.get(id(event)) or self._object(kv))
+    def _line(self, kind: str, kv: KeyValue) -> bytes:
+        return self._framed(kind, self.large or self._object(kv))
 
     def _object(self, kv: KeyValue) -> bytes:
         """Return an object as it is shown."""
