@@ -420,6 +420,12 @@ ONE = msgspec.json.decode(BODY)["allocation"] | {"id": ID_2[:-1] + "1"}
         ("GET", "rebalance?moves=101", None, "must be at most 100, got 101"),
         ("POST", "rebalance", {"moves": MOVES * 101}, "at most 100 entries, got 101"),
         ("POST", "whatif", {"place": [ONE] * 101}, "place: must have at most 100 entries"),
+        (
+            "POST",
+            "whatif",
+            {"place": [{"allocation": ONE | {"replicas": 50_001}}] * 2},
+            "place: have 100002 replicas together; at most 100000 are possible",
+        ),
         ("POST", "whatif", {"add": {"sites": [{}] * 2000}}, "sites[99].region: is missing"),
         ("POST", "rebalance", {"moves": [{}]}, "is missing"),
     ],
@@ -434,6 +440,21 @@ async def test_what_is_out_of_bounds_is_refused(client, method, path, body, prob
     assert (400, "GS.000007") == (answer.status_code, answer.json()["error_code"]), answer.text
     assert problem in answer.text.replace('\\"', '"')
     assert before == client.service.ledger.records
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "one"),
+    [("allocations", "allocations", {}), ("whatif", "place", {"allocation": {}})],
+)
+async def test_of_several_allocations_the_first_problems_are_told(client, path, name, one):
+    """A hundred of them have a thousand problems each."""
+    wrong = {"selector": {"residency": {"countries": [0] * 600}}}
+    one = {"allocation": one["allocation"] | wrong} if one else wrong
+
+    answer = await client.post(f"/v1/{path}", json={name: [one] * 3})
+
+    assert 400 == answer.status_code
+    assert 1000 == len(answer.json()["details"])
 
 
 async def test_what_is_just_within_bounds_is_taken(client):

@@ -19,11 +19,16 @@ from bayplan.errors import BayplanError
 from bayplan.extender.body import BodyError, header, read_body
 from bayplan.global_scheduler import answers, listing, openapi, page
 from bayplan.global_scheduler.draining import drain
-from bayplan.global_scheduler.fields import Fields, Json, Problem
+from bayplan.global_scheduler.fields import PROBLEMS, Fields, Json, Problem
 from bayplan.global_scheduler.metrics import Metrics, by_site
 from bayplan.global_scheduler.question import read_question
 from bayplan.global_scheduler.quotas import QuotaError
-from bayplan.global_scheduler.request import MAX_REPLICAS, MAX_TOGETHER, read_allocation
+from bayplan.global_scheduler.request import (
+    MAX_REPLICAS,
+    MAX_TOGETHER,
+    check_together,
+    read_allocation,
+)
 from bayplan.global_scheduler.service import (
     Allocations,
     ConflictError,
@@ -47,7 +52,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 class _BadRequest(BayplanError):
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("bad request")
-        self.problems = problems
+        self.problems = problems[:PROBLEMS]  # several allocations have as many each
 
 
 class Api:
@@ -204,9 +209,7 @@ class Api:
             wanted.append(allocation)
         if not fields.raw("allocations"):
             problems.append(Problem("allocations", f"must have 1 to {MAX_TOGETHER} entries"))
-        if (replicas := sum(one.replicas for one in wanted)) > MAX_REPLICAS:
-            text = f"have {replicas} replicas together; at most {MAX_REPLICAS} are possible"
-            problems.append(Problem("allocations", text))
+        check_together(fields, "allocations", wanted)
         if problems:
             raise _BadRequest(problems)
         with self.metrics.seconds.time():

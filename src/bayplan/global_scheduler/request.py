@@ -5,7 +5,7 @@ to crash (no count, no resources, no flavors) is an error here or has a default.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 
 from bayplan.global_scheduler.fields import Fields, Json, Problem
@@ -96,6 +96,14 @@ def read_allocation(
     if allocation.ends_at and allocation.ends_at <= allocation.starts_at:
         fields.problem("ends_at", "must be after starts_at")
     return allocation, problems
+
+
+def check_together(fields: Fields, name: str, wanted: Iterable[Allocation]) -> None:
+    """Several allocations of one request may not have more replicas than one of them may."""
+    replicas = sum(one.replicas for one in wanted)
+    if replicas > MAX_REPLICAS:
+        text = f"have {replicas} replicas together; at most {MAX_REPLICAS} are possible"
+        fields.problem(name, text)
 
 
 def read_number(fields: Fields, name: str, most: int) -> int:
