@@ -46,6 +46,17 @@ async def dispatching(**members):
         yield Dispatcher(client, known), client
 
 
+@asynccontextmanager
+async def at_work(dispatcher):
+    running = asyncio.create_task(dispatcher.run())
+    try:
+        async with asyncio.timeout(60):
+            yield running
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "leaves"),
     [
@@ -98,17 +109,12 @@ async def test_a_name_that_another_has_is_tried_again(monkeypatch):
         await client.create(MAPS, {"metadata": {"name": "web-0"}}, "default")
         status = {"status": {"groups": [{"cluster": "m"}]}}
         await client.patch_status(ALLOCATIONS, "web", status, "default", kind="merge")
-        running = asyncio.create_task(dispatcher.run())
-        try:
-            async with asyncio.timeout(60):
-                while not await reported(client, "problem"):
-                    await asyncio.sleep(0.01)
-                await client.delete(MAPS, "web-0", "default")
-                while not (await reported(client, "objects"))[0]["there"]:
-                    await asyncio.sleep(0.01)
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+        async with at_work(dispatcher):
+            while not await reported(client, "problem"):
+                await asyncio.sleep(0.01)
+            await client.delete(MAPS, "web-0", "default")
+            while not (await reported(client, "objects"))[0]["there"]:
+                await asyncio.sleep(0.01)
 
         assert "0" == (await read(client, MAPS, "web-0"))["metadata"]["labels"][GROUP_LABEL]
         assert not await reported(client, "problem")
@@ -148,18 +154,13 @@ async def test_a_template_that_cannot_be_copied_is_told_and_holds_up_no_other(ch
             status = {"status": {"groups": [{"cluster": "m"}]}}
             await client.patch_status(ALLOCATIONS, name, status, "default", kind="merge")
         dispatcher._members_changed(Changes(reached={"m"}))
-        running = asyncio.create_task(dispatcher.run())
-        try:
-            async with asyncio.timeout(60):
-                while not await reported(client, "objects"):
-                    assert not running.done()
-                    await asyncio.sleep(0.01)
-                while not (problem := await reported(client, "problem", of="bad")):
-                    await asyncio.sleep(0.01)
+        async with at_work(dispatcher) as running:
+            while not await reported(client, "objects"):
+                assert not running.done()
+                await asyncio.sleep(0.01)
+            while not (problem := await reported(client, "problem", of="bad")):
+                await asyncio.sleep(0.01)
             dispatcher._members_changed(Changes(reached={"m"}))
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
 
         assert problem.startswith("spec.template")
         assert told in problem
@@ -182,15 +183,10 @@ async def test_what_goes_wrong_with_one_allocation_is_tried_again_beside_the_oth
             return await create(*arguments)
 
         monkeypatch.setattr(dispatcher, "_create", created)
-        running = asyncio.create_task(dispatcher.run())
-        try:
-            async with asyncio.timeout(60):
-                while not await reported(client, "objects"):
-                    assert not running.done()
-                    await asyncio.sleep(0.01)
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+        async with at_work(dispatcher) as running:
+            while not await reported(client, "objects"):
+                assert not running.done()
+                await asyncio.sleep(0.01)
 
         assert "0" == (await read(client, MAPS, "web-0"))["metadata"]["labels"][GROUP_LABEL]
 
