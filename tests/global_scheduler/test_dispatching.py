@@ -169,6 +169,21 @@ async def test_a_template_that_cannot_be_copied_is_told_and_holds_up_no_other(ch
         assert [("default", "web-0")] == [(meta["namespace"], meta["name"]) for meta in mine]
 
 
+async def test_copies_go_with_an_allocation_whose_template_names_another_namespace_by_now():
+    async with dispatching(m={}) as (dispatcher, client):
+        item = placed(["m"], ["m/0", "m/1"])
+        for _, manifest in (*copies(item), *left_behind(item)):
+            await client.create(MAPS, manifest, "default")
+        template = item.value("spec", "template")
+        template["metadata"]["namespace"] = "kube-system"
+        item.spec["template"] = msgspec.Raw(msgspec.json.encode(template))
+        going = msgspec.structs.replace(item.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+
+        await dispatcher._reconcile("k", msgspec.structs.replace(item, metadata=going))
+
+        assert b'"web-' not in await client.list(MAPS, "default")
+
+
 async def test_what_goes_wrong_with_one_allocation_is_tried_again_beside_the_others(monkeypatch):
     """A member that answers what is no object, for one."""
     monkeypatch.setattr(dispatch, "TAKEN_RETRY", 0.01)

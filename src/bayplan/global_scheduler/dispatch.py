@@ -70,6 +70,18 @@ def resource_of(manifest: dict[str, Any]) -> Resource:
 
 def wrong_in(template: Json, namespace: str) -> str:
     """What keeps a manifest from being copied to members, by path; empty when nothing does."""
+    if wrong := _misshapen(template):
+        return wrong
+    if _metadata(template).get("namespace") not in (namespace, None, ""):
+        return (
+            "spec.template.metadata.namespace: must be that of the Allocation, "
+            f'"{namespace}", or left out'
+        )
+    return ""
+
+
+def _misshapen(template: Json) -> str:
+    """What is wrong with a manifest whatever the namespace."""
     if not isinstance(template, dict):
         return "spec.template: expected an object"
     if not _API_VERSION.fullmatch(str(template.get("apiVersion", "v1"))):
@@ -85,16 +97,14 @@ def wrong_in(template: Json, namespace: str) -> str:
             return f"{path}.metadata: expected an object"
         if not isinstance(meta.get("labels") or {}, dict):
             return f"{path}.metadata.labels: expected an object"
-    meta = template.get("metadata") or {}
-    assert isinstance(meta, dict)
-    if "/" in str(meta.get("name", "")):
+    if "/" in str(_metadata(template).get("name", "")):
         return "spec.template.metadata.name: must have no /"
-    if (meta.get("namespace") or namespace) != namespace:
-        return (
-            "spec.template.metadata.namespace: must be that of the Allocation, "
-            f'"{namespace}", or left out'
-        )
     return ""
+
+
+def _metadata(manifest: Json) -> dict[str, Json]:
+    found = manifest.get("metadata") if isinstance(manifest, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _inner(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -105,10 +115,9 @@ def _inner(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def _template(item: Placeable) -> dict[str, Any] | None:
-    """What is copied, if it can be."""
+    """What is copied, if it can be; or was, before it named a namespace where nothing is made."""
     template = item.value("spec", "template")
-    wrong = wrong_in(template, _namespace(item))
-    return template if isinstance(template, dict) and not wrong else None
+    return template if isinstance(template, dict) and not _misshapen(template) else None
 
 
 def _namespace(item: Placeable) -> str:
