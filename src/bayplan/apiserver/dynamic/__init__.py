@@ -169,7 +169,7 @@ class DynamicAdmission:
                 kind = registry.get(shown.group, shown.version, shown.resource)
                 assert kind is not None
                 made = await aside(request, changed, request, kind, shown.obj, made)
-                made = await forms.converted(self._backend, kind, request, request.kind, made)
+                made = await forms.converted(self._backend, request, kind, request.kind, made)
             made = await aside(request, changed, request, request.kind, attrs.obj, made)
             await aside(request, default, made)
         if await aside(request, ne, made, attrs.obj):

@@ -27,7 +27,7 @@ async def shown(backend: Backend, kind: Kind, attrs: Attributes, request: Reques
     obj, old = attrs.obj, attrs.old
     if attrs.subresource in SAME_KIND:
         there = [each for each in (obj, old) if each]
-        made = iter([await converted(backend, request.kind, request, kind, each) for each in there])
+        made = iter([await converted(backend, request, request.kind, kind, each) for each in there])
         obj, old = next(made) if obj else obj, next(made) if old else old
     return msgspec.structs.replace(
         attrs, group=kind.group, version=kind.version, resource=kind.resource, obj=obj, old=old
@@ -35,7 +35,7 @@ async def shown(backend: Backend, kind: Kind, attrs: Attributes, request: Reques
 
 
 async def converted(
-    backend: Backend, given: Kind, request: Request, wanted: Kind, obj: Object
+    backend: Backend, request: Request, given: Kind, wanted: Kind, obj: Object
 ) -> Object:
     """Return an object of one form of a kind in another. Raises what a conversion webhook says."""
     named = {"kind": given.kind, **obj, "apiVersion": given.api_version}
