@@ -169,6 +169,17 @@ async def test_a_template_that_cannot_be_copied_is_told_and_holds_up_no_other(ch
         assert [("default", "web-0")] == [(meta["namespace"], meta["name"]) for meta in mine]
 
 
+async def test_what_is_wrong_is_told_of_a_new_allocation_of_the_same_name_too():
+    async with dispatching(m={}) as (dispatcher, client):
+        bad = ALLOCATION | {"metadata": {"name": "bad"}, "spec": {"template": "text"}}
+        async with at_work(dispatcher):
+            for _ in range(2):
+                await client.create(ALLOCATIONS, bad, "default")
+                while not await reported(client, "problem", of="bad"):
+                    await asyncio.sleep(0.01)
+                await client.delete(ALLOCATIONS, "bad", "default")
+
+
 async def test_copies_go_with_an_allocation_whose_template_names_another_namespace_by_now():
     async with dispatching(m={}) as (dispatcher, client):
         item = placed(["m"], ["m/0", "m/1"])
@@ -208,5 +219,5 @@ async def test_what_goes_wrong_with_one_allocation_is_tried_again_beside_the_oth
 
 async def reported(client, fact, of="web"):
     """What the allocation's status says of its first member."""
-    members = (await read(client, ALLOCATIONS, of))["status"].get("members")
+    members = (await read(client, ALLOCATIONS, of)).get("status", {}).get("members")
     return members and members[0].get(fact)

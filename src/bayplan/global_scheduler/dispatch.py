@@ -192,7 +192,8 @@ class Dispatcher:
         self._members = members
         self._todo: dict[str, None] = {}
         self._work = asyncio.Event()
-        self._reported: dict[str, object] = {}
+        self._reported: dict[str, tuple[str, object]] = {}
+        """By key, uid and what was told last: the status may hold what another scheduler told."""
         self._keys: dict[str, str] = {}
         """Allocation uid to key."""
         self._there: dict[str, set[str]] = {}
@@ -215,6 +216,7 @@ class Dispatcher:
             if change.type == "DELETED":
                 self._keys.pop(meta.uid, None)
                 self._there.pop(key, None)
+                self._reported.pop(key, None)
             else:
                 self._keys[meta.uid] = key
         self._work.set()
@@ -264,7 +266,6 @@ class Dispatcher:
             for member, manifest in (*wanted, *left_behind(item)):
                 await self._delete(member, manifest)
             await self._finalize(item, keep=False)
-            self._reported.pop(key, None)
             return
         if wrong := wrong_in(item.value("spec", "template"), _namespace(item)):
             await self._tell(key, item, [{"name": "", "problem": wrong}])
@@ -411,12 +412,13 @@ class Dispatcher:
         await self._tell(key, item, report)
 
     async def _tell(self, key: str, item: Placeable, report: list[dict[str, Any]]) -> None:
-        if report == self._reported.get(key):
-            return
         meta = item.metadata
+        told = (meta.uid, report)
+        if told == self._reported.get(key):
+            return
         body = {"status": {"members": report}}
         await self._client.patch_status(ALLOCATIONS, meta.name, body, meta.namespace, kind="merge")
-        self._reported[key] = report
+        self._reported[key] = told
 
 
 async def _read(client: Client, resource: Resource, meta: dict[str, Any]) -> _Meta:
