@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from bayplan.apiserver.aside import LARGE
 from tests.apiserver.api import CONFIGMAPS, PODS, configmap, pod
 from tests.apiserver.crd import converted
 from tests.apiserver.dynamic.hooks import HOOKS, Hooks, elsewhere, patching
@@ -286,6 +287,25 @@ async def test_events_of_large_objects_are_written_beside_the_loop(
         times = 3 if seen else 0  # each writes what went out of its sight
     assert times == len(threads)
     assert [seen] * 3 == [any(stream.pieces) for stream in streams]
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_large_object_that_left_as_a_small_one_is_written_beside_the_loop(
+    api, monkeypatch, form
+):
+    large = configmap("c", labels={"x": "y"}) | {"data": {"key": "v" * LARGE}}
+    await api.ok("POST", CONFIGMAPS, large)
+    path = f"{CONFIGMAPS}?watch=1&resourceVersion={api.server.store.revision}&labelSelector=x=y"
+    stream = await api.watch(path, FORMS[form][0])
+    threads = spy(monkeypatch, "bayplan.apiserver.verbs.watch._Watch._object")
+
+    small = {"metadata": {"labels": {"x": "z"}}, "data": None}
+    await api.ok("PATCH", f"{CONFIGMAPS}/c", small)
+    await stream.arrived.wait()
+    await stream.leave()
+
+    assert 1 == len(threads)
+    assert threading.get_ident() not in threads
 
 
 @pytest.mark.parametrize("kind", ["webhook", "policy"])

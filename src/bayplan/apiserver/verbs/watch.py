@@ -170,7 +170,7 @@ class _Watch:
         def direct(batch: list[Event], shared: dict[str, Any]) -> bool:
             if not self.spliced:
                 if "large" not in shared:
-                    shared["large"] = any(len(event.kv.value) >= LARGE for event in batch)
+                    shared["large"] = any(map(_is_large, batch))
                 if shared["large"]:  # is written beside the loop
                     return False
             if alike not in shared:
@@ -271,7 +271,7 @@ class _Watch:
         yield deadline
 
     def _takes_long(self, event: Event) -> bool:
-        if self.spliced or len(event.kv.value) < LARGE:
+        if self.spliced or not _is_large(event):
             return False
         return not self.exact or event.kv.key == self.exact
 
@@ -455,6 +455,11 @@ def gathered(lines: Iterable[bytes]) -> Iterator[bytes]:
         size += len(line)
     if together:
         yield together[0] if len(together) == 1 else b"".join(together)
+
+
+def _is_large(event: Event) -> bool:
+    """Say whether what an event is shown with may be large: what left as it was before."""
+    return any(kv is not None and len(kv.value) >= LARGE for kv in (event.kv, event.prev))
 
 
 def _key_of(event: Event) -> tuple[str]:
