@@ -126,14 +126,21 @@ def test_a_full_disk_is_given_what_can_be_spared(
     assert done == file.done
 
 
-SHORT = [FULL, "shortened without reserve"]
+CUT = "shortened without reserve"
+SHORT = [FULL, CUT]
 
 
 @pytest.mark.parametrize(
     ("besides", "problems", "kind", "done"),
     [
-        pytest.param(True, [FULL, FULL], Full, [*SHORT, FULL], id="full"),
-        pytest.param(False, [FULL, IO_ERROR], Full, [*SHORT, IO_ERROR], id="full, and a quota"),
+        pytest.param(True, [FULL] * 3, Full, [*SHORT, *SHORT, CUT, FULL], id="full"),
+        pytest.param(
+            False,
+            [FULL, FULL, IO_ERROR],
+            Full,
+            [*SHORT, *SHORT, CUT, IO_ERROR],
+            id="full, and a quota",
+        ),
         pytest.param(True, [FULL, PUZZLING], sqlite3.Error, [*SHORT, PUZZLING], id="and another"),
         pytest.param(True, [IO_ERROR], sqlite3.Error, [IO_ERROR], id="broken: not again"),
         pytest.param(False, [PUZZLING], sqlite3.Error, [PUZZLING], id="another: not again"),
@@ -323,7 +330,7 @@ def test_what_the_disk_says_to_the_reserve_tells_what_an_io_error_is(
             pass
 
     file = Real(tmp_path)
-    file.problems = [IO_ERROR] * 2
+    file.problems = [IO_ERROR] * 3
     monkeypatch.setattr(os, "posix_fallocate", refuses, raising=False)
     monkeypatch.setattr(Path, "unlink", refuses)
     monkeypatch.setattr(os, "truncate", refuses)
@@ -416,3 +423,80 @@ async def test_what_comes_while_the_disk_is_busy_shares_a_commit_also_the_last(
 
     assert commits == file.commits
     assert [(revision, None) for revision in range(2, 8)] == told
+
+
+def test_a_file_without_room_takes_changes_without_end(
+    tmp_path: Path, limit: Callable[[int], None]
+) -> None:
+    """What each of them replaced would use up the reserve, and then nothing could be deleted."""
+    file = SqliteFile(tmp_path, synchronous="NORMAL")
+    limit(RESERVE_BYTES + 10 * MIB)
+    old = _fill(file, 2)[0]
+    for revision in range(1000, 1200):
+        new = KeyValue(old.key, bytes(MIB // 4), 2, revision)
+        file.write([Event(new, old, False)])
+        old = new
+    file.write([Event(KeyValue(old.key, old.value, 2, 1200), old, True)])
+    loaded = file.load()
+    file.close()
+
+    assert old.key not in [item.key for item in loaded.items]
+    assert 1200 == loaded.revision, "also where no past tells it"
+
+
+def test_what_is_deleted_makes_room_for_what_is_new(
+    tmp_path: Path, limit: Callable[[int], None]
+) -> None:
+    file = SqliteFile(tmp_path, synchronous="NORMAL")
+    limit(RESERVE_BYTES + 10 * MIB)
+    made = _fill(file, 2)
+    for at, old in enumerate(made, 1000):
+        file.write([Event(KeyValue(old.key, b"", old.create_revision, at), old, True)])
+    file.probe()
+    again = _fill(file, 2000)
+    file.close()
+
+    assert abs(len(made) - len(again)) <= 1
+
+
+def test_on_a_full_disk_an_object_cannot_grow(tmp_path: Path) -> None:
+    file = OnDisk(tmp_path)
+    file.problems = [FULL]
+    file._reserve.room = False
+    file.write([DELETE])
+    grown = KeyValue("/a", bytes(sqlite_file.GROWTH_BYTES + 2), 2, 4)
+    with pytest.raises(Full, match="what is left is for changes"):
+        file.write([Event(grown, OLD, False)])
+    file.write([Event(KeyValue("/a", grown.value[1:], 2, 4), OLD, False)])
+    file.close()
+
+
+class NothingNew(SqliteFile):
+    """A full disk: what takes room is refused, with all that is written at once."""
+
+    def write(self, events: Sequence[Event]) -> None:
+        if any(event.prev is None and event.kv.key != "/old" for event in events):
+            raise Full("full")
+        super().write(events)
+
+
+async def test_who_creates_on_a_full_disk_keeps_nobody_from_deleting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same commit, or in one that has begun behind it."""
+    monkeypatch.setattr("bayplan.store.sqlite.SqliteFile", NothingNew)
+    store = await SqliteStore.open(tmp_path)
+    for turn in range(3):
+        await store.put("/old", b"1")
+        creating = [asyncio.ensure_future(store.put(f"/new{n}", b"1")) for n in range(3)]
+        for _ in range(turn):
+            await asyncio.sleep(0)
+        gone = await store.delete("/old")
+        told = await asyncio.gather(*creating, return_exceptions=True)
+
+        assert [Full] * 3 == [type(each) for each in told]
+        assert "/old" == gone.key
+        assert await store.get("/old") is None
+    await store.close()
+
+    assert [] == sqlite_file.read(tmp_path).items

@@ -8,8 +8,8 @@ and the cost of the sync to disk is shared by everyone who waits for it.
 
 A write that loses against one still on its way waits for that one first: a conflict is only
 reported against what can be read. Then it comes before whoever won, so nobody loses for ever. When
-a commit fails (disk full), all writes on their way fail with it, since they may build on it; their
-revisions are skipped, and the store goes on.
+a commit fails, those behind it are made again, since they may build on it; revisions are skipped,
+and the store goes on. A full disk refuses what takes room and commits the rest of a batch.
 
 It does not serve several processes: the directory is locked.
 """
@@ -25,12 +25,13 @@ from bayplan.store.history import MAX_BYTES, MAX_EVENTS, MAX_LAG, History
 from bayplan.store.memory import FIRST_REVISION
 from bayplan.store.protocol import Delete, Event, FastReads, KeyValue, Op, Put, Store
 from bayplan.store.sqlite_file import SEQUENCE_BITS, Loaded, SqliteFile
-from bayplan.store.sqlite_writer import Compact, Probe, Report, Request, Write, Writer, Writing
+from bayplan.store.sqlite_writer import Compact, Probe, Report, Request, Undone, Write, Writer, Writing
 from bayplan.store.table import Table, TableStore, build
 from bayplan.supervised import to_its_end
 
 MakeWriter = Callable[[SqliteFile, asyncio.AbstractEventLoop, Report], Writing]
 MAX_OPS = 1 << SEQUENCE_BITS  # operations in one transaction
+ATTEMPTS = 16  # of a write that fails only because of others before it
 COMPACT_EVERY = 10_000  # revisions that fell out of memory before the file is compacted too
 
 
@@ -85,11 +86,23 @@ class SqliteStore(TableStore):
     async def transact(self, ops: Sequence[Op]) -> list[KeyValue]:
         if len(ops) > MAX_OPS:
             raise StoreError(f"a transaction of {len(ops)} operations; at most {MAX_OPS} fit")
+        for left in reversed(range(ATTEMPTS)):
+            events = await self._built(ops)
+            try:
+                if events:
+                    await self._submit(events)
+                break
+            except Undone:
+                if not left:
+                    raise
+        return [event.kv for event in events]
+
+    async def _built(self, ops: Sequence[Op]) -> list[Event]:
+        """Return what the operations change, on top of all that is on its way."""
         while True:
             self._check_open()
             try:
-                events = build(ops, self._lookup, self._next)
-                break
+                return build(ops, self._lookup, self._next)
             except (Conflict, NotFound) as error:
                 rival = self._overlay.get(error.key)
                 if rival is None:
@@ -97,9 +110,6 @@ class SqliteStore(TableStore):
             build(ops, self._table.get, self._next)  # lost against what can be read: say so
             # What we lost against cannot be read yet, and may still fail: look again after it.
             await rival[1].settled()
-        if events:
-            await self._submit(events)
-        return [event.kv for event in events]
 
     async def _compact_kept(self, revision: int) -> None:
         if revision > self._on_disk_compacted:

@@ -50,6 +50,7 @@ CHECKPOINT_BYTES = 6 << 20  # below the reserve, which must hold what the log mo
 MAX_PAGES = 4_294_967_294  # as many as SQLite can count
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_ROOM = "the disk is full, or a quota, or a file as long as it may be"
+GROWTH_BYTES = 1024  # that a change may bring on a full disk: a deletion can begin with a mark
 MAX_ROWS = 1024  # in one statement; SQLite allows 32,766 bound values
 
 _SCHEMA = f"""
@@ -87,6 +88,10 @@ _PUT = (
 )
 _DELETE = ("DELETE FROM objects WHERE key IN (", "?", ")")
 _EVENT = ("INSERT INTO events VALUES ", "(?,?,?,?,?,?)", "")
+_NOW_IS_THE_BEGINNING = (
+    "UPDATE meta SET value = max(value, (SELECT coalesce(max(id), 0) FROM events)"
+    f" >> {SEQUENCE_BITS}) WHERE name = 'compacted'"
+)
 
 
 class Loaded(msgspec.Struct):
@@ -105,6 +110,10 @@ class Reserve:
         self._path = path
         self._there = False
         self.broken = False  # the disk refused for another reason than that it is full
+
+    @property
+    def there(self) -> bool:
+        return self._there
 
     def restore(self) -> bool:
         """Take the room again if it was given up; say whether it is there."""
@@ -212,43 +221,68 @@ class SqliteFile:
     def write(self, events: Sequence[Event]) -> None:
         """Write the events of one or more transactions, all or none, and sync them to disk.
 
-        On a full disk a reserve is given up for changes and deletions; nothing new is created
-        until there is room for the reserve again. The log gives back what it can first. Raises
-        `Full` when that was not enough, and sqlite3.Error.
+        On a full disk a reserve is given up for changes and deletions; nothing new is created, and
+        nothing grows, until there is room for the reserve again, on the disk or inside the file.
+        The log gives back what it can first, then the past is forgotten; while the reserve is
+        away none is kept, so that changes without end do not use it up. Raises `Full` when that
+        was not enough, and sqlite3.Error.
         """
-        creates = any(event.prev is None for event in events)
-        self._bound(RESERVE_BYTES if creates else 0)
-        if creates and not self._reserve.restore():
+        grows = any(map(takes_room, events))
+        self._bound(RESERVE_BYTES if grows else 0)
+        if grows and not self._reserve.there and not self._backed():
             self._shorten_log()
-            if not self._reserve.restore():
+            if not self._backed():
                 raise Full(f"{NO_ROOM}: what is left is for changes")
-        self._insist(partial(self._write, events), creates)
+        self._insist(partial(self._write, events), grows)
+        if not self._reserve.there:
+            self._forget()
 
     def probe(self) -> None:
         """Write something that changes nothing, and look for room. Raises as `write`."""
         self._bound(RESERVE_BYTES)
-        self._insist(self._touch, creates=True)
+        self._insist(self._touch, grows=True)
+        for make_room in (self._shorten_log, self._forget, self._shorten_log):
+            if self._has_room():
+                return
+            make_room()
         if not self._has_room():
-            self._shorten_log()
-            if not self._has_room():
-                raise Full(NO_ROOM)
+            raise Full(NO_ROOM)
 
-    def _insist(self, work: Callable[[], None], creates: bool) -> None:
-        try:
-            work()
-            return
-        except sqlite3.OperationalError as error:
-            if not self._lacks_room(error):
-                raise
-        if not creates:
+    def _insist(self, work: Callable[[], None], grows: bool) -> None:
+        """Do some work, and again whenever there is more room. Raises `Full`, or what it raises."""
+        for make_room in (self._shorten, self._clear_out, lambda _: False):
+            try:
+                work()
+                return
+            except sqlite3.OperationalError as error:
+                if not self._lacks_room(error):
+                    raise
+                if not make_room(grows):
+                    raise Full(f"{NO_ROOM}: {error}") from error
+
+    def _shorten(self, grows: bool) -> bool:
+        if not grows:
             self._reserve.give_up()
         self._shorten_log()
-        try:
-            work()
-        except sqlite3.OperationalError as error:
-            if not self._lacks_room(error):
-                raise
-            raise Full(f"{NO_ROOM}: {error}") from error
+        return True
+
+    def _clear_out(self, grows: bool) -> bool:
+        """Let the past go, for which the reserve may be needed; say whether it may be tried."""
+        self._reserve.give_up()
+        self._shorten_log()
+        self._forget()
+        self._shorten_log()
+        return self._backed() if grows else True
+
+    def _backed(self) -> bool:
+        """Say whether there is room for the day when there is none, on the disk or inside."""
+        return self._inside() >= RESERVE_BYTES or self._reserve.restore()
+
+    def _forget(self) -> None:
+        """Give up the past, whose pages then are free; who resumes there is told after a restart."""
+        with contextlib.suppress(sqlite3.OperationalError), self._transaction():
+            self._db.execute(_NOW_IS_THE_BEGINNING)
+            self._db.execute("DELETE FROM events")
 
     def _touch(self) -> None:
         with self._transaction():  # an update to what a row holds already would write nothing
@@ -263,7 +297,14 @@ class SqliteFile:
         return code == sqlite3.SQLITE_FULL
 
     def _has_room(self) -> bool:
-        return self._reserve.restore() and self._reserve.spare() and self._may_grow()
+        if self._reserve.restore() and self._reserve.spare() and self._may_grow():
+            return True
+        return self._inside() >= RESERVE_BYTES + SPARE_BYTES  # then the log can have the reserve
+
+    def _inside(self) -> int:
+        """Return how many bytes of the file are free."""
+        (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
+        return int(free) * PAGE_SIZE
 
     def _bound(self, kept: int) -> None:
         """Let the file end before the kernel lets no file grow (`ulimit -f`).
@@ -283,8 +324,7 @@ class SqliteFile:
         if limit is None:
             return True
         (count,) = self._db.execute("PRAGMA page_count").fetchone()
-        (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
-        inside: int = (self._pages - count + free) * PAGE_SIZE
+        inside: int = (self._pages - count) * PAGE_SIZE + self._inside()
         logged = self._log.stat().st_size if self._log.exists() else 0
         return min(inside, limit - logged) >= SPARE_BYTES
 
@@ -401,6 +441,11 @@ def _load(db: sqlite3.Connection) -> Loaded:
     events.reverse()
     revision = events[-1].kv.mod_revision if events else compacted
     return Loaded(items, events, revision, compacted)
+
+
+def takes_room(event: Event) -> bool:
+    """Say whether a write is refused on a full disk, where it could use up what is left."""
+    return event.prev is None or len(event.kv.value) > len(event.prev.value) + GROWTH_BYTES
 
 
 def _make_private(directory: Path) -> None:

@@ -18,7 +18,7 @@ import structlog
 
 from bayplan.store.errors import Full, StoreError
 from bayplan.store.protocol import Event
-from bayplan.store.sqlite_file import SqliteFile
+from bayplan.store.sqlite_file import SqliteFile, takes_room
 
 log = structlog.get_logger(__name__)
 
@@ -75,6 +75,10 @@ class Probe:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
+class Undone(StoreError):
+    """Nothing of a write was written, as one before it failed: it can be made again."""
+
+
 Request: TypeAlias = Write | Compact | Probe
 Report: TypeAlias = Callable[[Sequence[Request], StoreError | None], None]
 
@@ -92,7 +96,7 @@ class Commits:
         """Do the writes in one commit; what else is asked succeeds or fails by itself."""
         writes = [request for request in requests if isinstance(request, Write)]
         if writes:
-            yield writes, self._commit(writes)
+            yield from self._commit(writes)
         for request in requests:
             if not isinstance(request, Write):
                 yield [request], self._maintain(request)
@@ -103,15 +107,26 @@ class Commits:
         except sqlite3.Error as error:
             log.error("closing the store failed", err=str(error))
 
-    def _commit(self, writes: Sequence[Write]) -> StoreError | None:
+    def _commit(self, writes: Sequence[Write]) -> Iterator[tuple[Sequence[Write], StoreError | None]]:
         if writes[0].epoch <= self._failed_epoch:
             self._failed_epoch = writes[-1].epoch
-            return StoreError(f"{WRITING}: a write before it failed")
+            yield writes, Undone(f"{WRITING}: a write before it failed")
+            return
+        problem = self._write(writes)
+        if isinstance(problem, Full):
+            rest = _sparing(writes)
+            if 0 < len(rest) < len(writes) and self._write(rest) is None:
+                yield rest, None
+                writes = [write for write in writes if write not in rest]
+        if problem is not None:
+            self._failed_epoch = writes[-1].epoch
+            log.error("writing the store failed", err=str(problem), requests=len(writes))
+        yield writes, problem
+
+    def _write(self, writes: Sequence[Write]) -> StoreError | None:
         try:
             self.file.write(list(chain.from_iterable(write.events for write in writes)))
         except (sqlite3.Error, Full) as error:
-            self._failed_epoch = writes[-1].epoch
-            log.error("writing the store failed", err=str(error), requests=len(writes))
             return _problem(error)
         return None
 
@@ -125,6 +140,19 @@ class Commits:
             log.error("the store cannot be written", err=str(error))
             return _problem(error)
         return None
+
+
+def _sparing(writes: Sequence[Write]) -> list[Write]:
+    """Return those that a full disk still takes, and that build on none that it refuses."""
+    refused: set[str] = set()
+    found = []
+    for write in writes:
+        keys = {event.kv.key for event in write.events}
+        if any(map(takes_room, write.events)) or keys & refused:
+            refused |= keys
+        else:
+            found.append(write)
+    return found
 
 
 def _problem(error: sqlite3.Error | Full) -> StoreError:
