@@ -287,3 +287,40 @@ async def test_a_definition_that_somebody_else_holds_is_written_once(api):
     async with asyncio.timeout(60):
         while 404 != (await api.call("GET", THINGS)).status:
             await asyncio.sleep(0.01)
+
+
+WORDS = {"type": "array", "items": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    ("items", "value", "told"),
+    [
+        pytest.param({"anyOf": [{"maxLength": n} for n in range(3000)]}, "a", 422, id="anyOf"),
+        pytest.param({"enum": [f"e{n}" for n in range(5000)]}, "e4999", 201, id="enum"),
+        pytest.param({"enum": [f"e{n}" for n in range(80000)]}, "e79999", 422, id="long enum"),
+    ],
+)
+async def test_alternatives_of_a_schema_have_a_budget(api, items, value, told):
+    words = WORDS | {"items": {"type": "string"} | items}
+    await api.ok("POST", DEFINITIONS, definition({"list": words}))
+
+    answer = await api.call("POST", THINGS, thing(list=[value] * 4000))
+
+    assert told == answer.status
+    assert (told == 422) == ("too much to compare" in str(answer.body))
+
+
+async def test_defaults_have_a_budget(api):
+    """Ten thousand times fifty kilobytes were made of, and stored for, thirty."""
+    inner = {"type": "object", "properties": {"a": {"type": "string", "default": "x" * 50_000}}}
+    await api.ok("POST", DEFINITIONS, definition({"list": {"type": "array", "items": inner}}))
+
+    assert 413 == (await api.call("POST", THINGS, thing(list=[{}] * 10_000))).status
+    assert 201 == (await api.call("POST", THINGS, thing(list=[{}] * 10))).status
+
+
+async def test_fields_that_are_not_there_cost_nothing(api):
+    inner = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(5000)}}
+    await api.ok("POST", DEFINITIONS, definition({"list": {"type": "array", "items": inner}}))
+
+    assert 201 == (await api.call("POST", THINGS, thing(list=[{}] * 10_000))).status

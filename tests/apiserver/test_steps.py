@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from bayplan.apiserver.aside import LARGE
+from tests import definitions
 from tests.apiserver.api import CONFIGMAPS, PODS, configmap, pod
 from tests.apiserver.crd import converted
 from tests.apiserver.dynamic.hooks import HOOKS, Hooks, elsewhere, patching
@@ -403,3 +404,26 @@ async def longest_step(api, method, path, body, headers):
         await asyncio.sleep(0)
     assert stream.status < 500
     return steps.longest
+
+
+SCHEMAS = {
+    "alternatives": {"type": "string", "anyOf": [{"maxLength": n} for n in range(500)]},
+    "enums": {"type": "string", "enum": [f"e{n}" for n in range(500, 0, -1)] + [""]},
+    "defaults": {"type": "object", "properties": {"a": {"type": "string", "default": "x" * 500}}},
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+async def test_a_small_object_of_which_its_schema_makes_much_is_judged_aside(api, name):
+    items = SCHEMAS[name]
+    spec = {"type": "object", "properties": {"list": {"type": "array", "items": items}}}
+    made = definitions.definition("things", "example.com", properties={"spec": spec})
+    await api.ok("POST", definitions.DEFINITIONS, made)
+    value = {} if items["type"] == "object" else ""
+    sent = {"apiVersion": "example.com/v1", "kind": "Thing", "spec": {"list": [value] * 4000}}
+    path, took = "/apis/example.com/v1/namespaces/default/things", []
+    for n in range(2):
+        body = json.dumps(sent | {"metadata": {"name": f"x{n}"}}).encode()
+        took.append(await longest_step(api, "POST", path, body, {}))
+
+    assert min(took) < MOST

@@ -10,7 +10,7 @@ The parts are the kind's strategy (`.strategies`), `.validation`, `.admission` a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import ParamSpec
+from typing import ParamSpec, TypeVar
 
 import msgspec
 
@@ -37,11 +37,17 @@ from bayplan.apiserver.strategies import strategy_of
 from bayplan.apiserver.validation.causes import Cause
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def default(kind: Kind, obj: Object) -> None:
     """Write the kind's defaults into the object."""
     strategy_of(kind).default(kind, obj)
+
+
+async def complete(request: Request, obj: Object) -> None:
+    """Write the kind's defaults into an object of a request."""
+    await _judged(request, default, request.kind, obj)
 
 
 def attributes(
@@ -162,10 +168,8 @@ async def before_create(backend: Backend, request: Request, obj: Object) -> None
     strategy.accept(backend, obj, "")
 
 
-async def _judged(
-    request: Request, work: Callable[P, list[str]], *given: P.args, **named: P.kwargs
-) -> list[str]:
-    """Judge an object; users' rules run beside the loop, however small the object is."""
+async def _judged(request: Request, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+    """Judge or complete an object, beside the loop if the kind makes much of a small one."""
     if strategy_of(request.kind).is_costly(request.kind):
         return await beside(work, *given, **named)
     return await aside(request, work, *given, **named)
@@ -263,7 +267,7 @@ async def before_update(backend: Backend, request: Request, obj: Object, old: Ob
     """Default, admit, prepare and validate a changed object, which is still to be settled."""
     kind, subresource = request.kind, request.subresource
     strategy = strategy_of(kind)
-    await aside(request, strategy.default, kind, obj)
+    await complete(request, obj)
     attrs = attributes(request, UPDATE, obj, old, request.name)
     await admit(backend, request, attrs)
     keep_system_metadata(obj, old)

@@ -87,7 +87,7 @@ class Custom:
     """Kinds that definitions add: the schema of their version holds."""
 
     def is_costly(self, kind: Kind) -> bool:
-        return getattr(kind, "rules", None) is not None
+        return crd.is_costly(kind)
 
     def default(self, kind: Kind, obj: Object) -> None:
         crd.default(kind, obj)

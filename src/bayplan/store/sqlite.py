@@ -25,7 +25,16 @@ from bayplan.store.history import MAX_BYTES, MAX_EVENTS, MAX_LAG, History
 from bayplan.store.memory import FIRST_REVISION
 from bayplan.store.protocol import Delete, Event, FastReads, KeyValue, Op, Put, Store
 from bayplan.store.sqlite_file import SEQUENCE_BITS, Loaded, SqliteFile
-from bayplan.store.sqlite_writer import Compact, Probe, Report, Request, Undone, Write, Writer, Writing
+from bayplan.store.sqlite_writer import (
+    Compact,
+    Probe,
+    Report,
+    Request,
+    Undone,
+    Write,
+    Writer,
+    Writing,
+)
 from bayplan.store.table import Table, TableStore, build
 from bayplan.supervised import to_its_end
 

@@ -279,7 +279,7 @@ class SqliteFile:
         return self._inside() >= RESERVE_BYTES or self._reserve.restore()
 
     def _forget(self) -> None:
-        """Give up the past, whose pages then are free; who resumes there is told after a restart."""
+        """Free the pages of the past; who resumes there is told so after a restart."""
         with contextlib.suppress(sqlite3.OperationalError), self._transaction():
             self._db.execute(_NOW_IS_THE_BEGINNING)
             self._db.execute("DELETE FROM events")

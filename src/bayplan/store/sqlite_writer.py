@@ -107,7 +107,9 @@ class Commits:
         except sqlite3.Error as error:
             log.error("closing the store failed", err=str(error))
 
-    def _commit(self, writes: Sequence[Write]) -> Iterator[tuple[Sequence[Write], StoreError | None]]:
+    def _commit(
+        self, writes: Sequence[Write]
+    ) -> Iterator[tuple[Sequence[Write], StoreError | None]]:
         if writes[0].epoch <= self._failed_epoch:
             self._failed_epoch = writes[-1].epoch
             yield writes, Undone(f"{WRITING}: a write before it failed")

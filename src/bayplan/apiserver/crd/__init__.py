@@ -9,7 +9,7 @@ Versions share one stored form, or a webhook converts between them (`conversion`
 """
 
 from bayplan.apiserver.crd import definitions
-from bayplan.apiserver.crd.custom_kind import kinds_of, scale_paths, type_of
+from bayplan.apiserver.crd.custom_kind import is_costly, kinds_of, scale_paths, type_of
 from bayplan.apiserver.crd.objects import (
     default,
     prepare_for_create,
@@ -22,6 +22,7 @@ from bayplan.apiserver.crd.objects import (
 __all__ = [
     "default",
     "definitions",
+    "is_costly",
     "kinds_of",
     "prepare_for_create",
     "prepare_for_update",

@@ -17,6 +17,7 @@ from bayplan.apiserver.crd.conversion import Converter
 from bayplan.apiserver.crd.defaults import View, has_defaults
 from bayplan.apiserver.crd.pruning import PRESERVE
 from bayplan.apiserver.crd.structural import has_rules
+from bayplan.apiserver.crd.values import multiplies
 from bayplan.apiserver.kinds import SUBRESOURCES, Kind, Subresource
 
 Definition = Mapping[str, Any]
@@ -31,6 +32,7 @@ class CustomKind(Kind, frozen=True, kw_only=True):
     printer_columns: list[dict[str, Any]] = msgspec.field(default_factory=list)
     scale: dict[str, str] = msgspec.field(default_factory=dict)
     list_kind: str = ""
+    multiplies: bool = False  # values are compared with many alternatives, or have defaults
     rules: Any = None  # crd.rules.Rules, or None where the schema has none
     stored_schema: dict[str, Any] | None = None  # of the storage version, if that is another one
     converter: Any = None  # crd.conversion.Converter, where a webhook converts
@@ -85,6 +87,7 @@ def _kind(
         type=custom_resource(schema, names["kind"]),
         printer_columns=list(version.get("additionalPrinterColumns") or ()),
         scale=dict(subresources.get("scale") or {}),
+        multiplies=multiplies(schema) or has_defaults(schema),
         rules=_rules(schema),
         list_kind=names.get("listKind") or f"{names['kind']}List",
         stored_schema=stored if storage is not version else None,
@@ -122,6 +125,12 @@ def custom(kind: Kind) -> CustomKind:
     """The kind as the custom kind it is; asking for another one is a programming error."""
     assert isinstance(kind, CustomKind), kind
     return kind
+
+
+def is_costly(kind: Kind) -> bool:
+    """Whether few bytes may be much to complete and to judge: it depends on the schema."""
+    found = custom(kind)
+    return found.rules is not None or found.multiplies
 
 
 def type_of(kind: Kind) -> Type:

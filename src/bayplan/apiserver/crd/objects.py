@@ -14,9 +14,10 @@ from bayplan.api.patch import clone
 from bayplan.api.place import Place, shown
 from bayplan.api.schema import FieldTypeError, duplicate_fields
 from bayplan.apiserver.crd.custom_kind import CustomKind, Object, custom
-from bayplan.apiserver.crd.defaults import fill
+from bayplan.apiserver.crd.defaults import MOST_FILLED, fill
 from bayplan.apiserver.crd.pruning import prune_root
 from bayplan.apiserver.crd.values import validate_value
+from bayplan.apiserver.errors import too_large
 from bayplan.apiserver.kinds import Kind
 from bayplan.apiserver.validation.causes import Cause, invalid
 
@@ -40,8 +41,9 @@ def prune(kind: Kind, obj: Object, body: bytes | None) -> tuple[Object, list[str
 
 
 def default(kind: Kind, obj: Object) -> None:
-    """Write the schema's defaults into the object, in place."""
-    fill(obj, custom(kind).schema)
+    """Write the schema's defaults into the object, in place. Raises a 413."""
+    if not fill(obj, custom(kind).schema):
+        raise too_large(MOST_FILLED)
 
 
 def prepare_for_create(kind: Kind, obj: Object) -> None:

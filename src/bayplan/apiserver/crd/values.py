@@ -20,6 +20,7 @@ from bayplan.apiserver.validation.causes import (
     duplicate,
     invalid,
     kept,
+    look,
     not_supported,
     quote,
     required,
@@ -31,11 +32,15 @@ from bayplan.apiserver.validation.causes import (
 Schema = Mapping[str, Any]
 _ROOT = {"apiVersion", "kind", "metadata"}
 NO_FIELD = "<nil>"
+TRIED = 3  # an alternative, in the time of a value
+FEW = 2  # alternatives, as of what is a number or a string
+AT_ONCE = 64  # values of an enum that are looked at in the time of a value
 EMBEDDED = "x-kubernetes-embedded-resource"
 
 
 def validate_value(value: Any, schema: Schema, path: Place | str = "") -> list[Cause]:
     """All problems of a value; `path` is the field it is in (empty for a whole object)."""
+    look()
     if value is None and (schema.get("nullable") or not path):
         return []
     causes: list[Cause] = []
@@ -54,6 +59,17 @@ def validate_value(value: Any, schema: Schema, path: Place | str = "") -> list[C
     elif isinstance(value, dict):
         causes += _object(value, schema, path)
     return causes + _combined(value, schema, path)
+
+
+def multiplies(schema: Schema) -> bool:
+    """Say whether values of it are compared with more than one or two others each."""
+    alternatives = sum(len(schema.get(name) or ()) for name in ("allOf", "anyOf", "oneOf"))
+    if alternatives > FEW or len(schema.get("enum") or ()) > AT_ONCE:
+        return True
+    inner = [*(schema.get("properties") or {}).values()]
+    inner += [each for name in ("allOf", "anyOf", "oneOf") for each in schema.get(name) or ()]
+    inner += [schema.get(name) for name in ("items", "additionalProperties", "not")]
+    return any(multiplies(each) for each in inner if isinstance(each, Mapping))
 
 
 def _has_type(value: Any, wanted: str | None) -> bool:
@@ -101,7 +117,11 @@ def _bad(path: Place | str, value: Any, text: str) -> Cause:
 
 def _enum(value: Any, schema: Schema, path: Place | str) -> list[Cause]:
     allowed = schema.get("enum")
-    if not allowed or any(same(value, item) for item in allowed):
+    if not allowed:
+        return []
+    look(len(allowed) // AT_ONCE)
+    # Strings, which nearly all are, cannot be the same as anything else: looked for without Python.
+    if value in allowed if isinstance(value, str) else any(same(value, one) for one in allowed):
         return []
     texts = [item if isinstance(item, str) else quote(item) for item in allowed]
     return [not_supported(path, value, texts)]
@@ -245,6 +265,7 @@ def _combined(value: Any, schema: Schema, path: Place | str) -> list[Cause]:
 
 
 def _tried(value: Any, schema: Schema, path: Place | str) -> list[Cause]:
+    look(TRIED)
     with trying():
         return validate_value(value, schema, path)
 

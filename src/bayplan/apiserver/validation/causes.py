@@ -50,8 +50,10 @@ POSITIVE = "must be greater than zero"
 MAX_QUOTED = 8 << 20  # characters of values in one object's causes
 MAX_TOLD = 16 << 20  # characters of all its causes, each of which is CAUSE besides its text
 CAUSE = 100
+MAX_LOOKED = 2_000_000  # values that are held against schemas for one object: some seconds
 _left: ContextVar[int] = ContextVar("_left")
 _told: ContextVar[int] = ContextVar("_told")
+_looked: ContextVar[list[int]] = ContextVar("_looked")
 
 
 class TooManyProblems(BayplanError):
@@ -64,12 +66,21 @@ def quoting() -> Iterator[None]:
 
     Raises TooManyProblems where the problems are too many or too long even so.
     """
-    token, told = _left.set(MAX_QUOTED), _told.set(0)
+    token, told, looked = _left.set(MAX_QUOTED), _told.set(0), _looked.set([0])
     try:
         yield
     finally:
         _left.reset(token)
         _told.reset(told)
+        _looked.reset(looked)
+
+
+def look(values: int = 1) -> None:
+    """Count what is compared: alternatives multiply it. Raises TooManyProblems."""
+    if (looked := _looked.get(None)) is not None:
+        looked[0] += values
+        if looked[0] > MAX_LOOKED:
+            raise TooManyProblems("too much to compare with what its schema allows")
 
 
 @contextmanager

@@ -45,7 +45,7 @@ async def apply(backend: Backend, request: Request) -> Answer:
         demand(backend.authorizer, request, "create")
         obj = await aside(request, merged, None)
         pipeline.check_identity(request, obj)
-        await aside(request, pipeline.default, request.kind, obj)
+        await pipeline.complete(request, obj)
         return await create_object(backend, request, obj, track=False)
     return await rewrite(backend, request, merged, track=False)
 

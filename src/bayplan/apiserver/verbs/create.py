@@ -31,7 +31,7 @@ async def create(backend: Backend, request: Request) -> Answer:
     obj = await aside(request, read_object, request, request.kind)
     obj.setdefault("metadata", {})
     pipeline.check_identity(request, obj)
-    await aside(request, pipeline.default, request.kind, obj)
+    await pipeline.complete(request, obj)
     return await create_object(backend, request, obj)
 
 

@@ -61,7 +61,7 @@ async def _create_by_update(backend: Backend, request: Request, obj: Object) -> 
         place = {"namespace": request.namespace, "name": request.name}
         raise precondition_failed(kind.group, kind.resource, place, "UID", uid)
     obj["metadata"].pop("resourceVersion", None)  # of an object that is gone
-    await aside(request, pipeline.default, kind, obj)
+    await pipeline.complete(request, obj)
     return await create_object(backend, request, obj)
 
 
