@@ -84,3 +84,30 @@ def service(name, **spec):
 
 async def step(api, path, obj):
     return await longest_step(api, "POST", path, json.dumps(obj).encode(), {})
+
+
+@pytest.mark.parametrize(
+    ("hard", "scopes", "statuses"),
+    [
+        pytest.param({"count/pods": "1"}, [], [201, 403], id="objects: also those that are done"),
+        pytest.param({"pods": "1"}, [], [201, 201], id="pods: those that run"),
+        pytest.param({"pods": "0"}, ["BestEffort"], [403, 403], id="no cpu is best effort"),
+    ],
+)
+async def test_a_quota_counts_pods_as_upstream(api, hard, scopes, statuses):
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": hard, "scopes": scopes}}
+    made = await api.ok("POST", QUOTAS, quota)
+    await api.ok("PUT", f"{QUOTAS}/q/status", made | {"status": {"hard": hard}})
+    found = []
+    for name in ("a", "b"):
+        sent = asking(name)
+        sent["spec"]["containers"][0]["resources"] = {
+            "requests": {"cpu": "0", "ephemeral-storage": "1"}
+        }
+        answer = await api.call("POST", PODS, sent)
+        found.append(answer.status)
+        if answer.status == 201:
+            done = answer.body | {"status": {"phase": "Succeeded"}}
+            await api.ok("PUT", f"{PODS}/{name}/status", done)
+
+    assert statuses == found

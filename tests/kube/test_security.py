@@ -161,3 +161,39 @@ def test_tokens_go_with_their_account(prepared):
                 break
             time.sleep(0.2)
         assert refused == 401
+
+
+def test_a_collection_of_priority_classes_takes_those_of_the_system_too(twins):
+    """Only the deletion of one of them is refused: upstream looks at the name in the path."""
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    told = [
+        (each.ask("DELETE", f"{path}?dryRun=All")[0], each.ask("DELETE", path)[0]) for each in twins
+    ]
+    left = [
+        [item["metadata"]["name"] for item in each.ask("GET", path)[1]["items"]] for each in twins
+    ]
+
+    assert [(200, 200)] * 2 == told
+    assert [[], []] == left
+
+
+def test_a_quota_on_best_effort_counts_who_asks_for_nothing_in_other_words(twins):
+    """What is none, or no cpu and no memory, is best effort."""
+    hard = {"pods": "0"}
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": hard, "scopes": ["BestEffort"]}}
+    told = []
+    for each in twins:
+        each.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "best"}})
+        each.ask(
+            "POST", "/api/v1/namespaces/best/serviceaccounts", {"metadata": {"name": "default"}}
+        )
+        quotas = "/api/v1/namespaces/best/resourcequotas"
+        made = each.ask("POST", quotas, quota)[1]
+        status = {"status": {"hard": hard, "used": {"pods": "0"}}}
+        assert 200 == each.ask("PUT", f"{quotas}/q/status", made | status)[0]
+        for n, requests in enumerate(({"cpu": "0"}, {"ephemeral-storage": "1"}, {"cpu": "1"})):
+            one = {"name": "c", "image": "i", "resources": {"requests": requests}}
+            pod = {"metadata": {"name": f"p{n}"}, "spec": {"containers": [one]}}
+            told.append(each.ask("POST", "/api/v1/namespaces/best/pods", pod)[0])
+
+    assert [403, 403, 201] * 2 == told

@@ -12,6 +12,7 @@ from typing import Any
 from bayplan.api import quantity
 from bayplan.api.defaults.pods import aggregate
 
+_COMPUTE = ("cpu", "memory")
 Usage = dict[str, int]
 """Amounts in nanos by the name that a quota bounds them with."""
 
@@ -61,14 +62,20 @@ def in_scope(spec: Any, pod: dict[str, Any]) -> bool:
     return all(_matches(scope, pod) for scope in scopes)
 
 
+def _is_best_effort(pod: dict[str, Any]) -> bool:
+    """As its quality of service: what it asks of cpu and memory, if it is more than none."""
+    usage = pod_usage(pod)
+    names = [*_COMPUTE, *(f"limits.{name}" for name in _COMPUTE)]
+    return not any(usage.get(name) for name in names)
+
+
 def _matches(scope: dict[str, Any], pod: dict[str, Any]) -> bool:
     name, spec = scope.get("scopeName"), pod.get("spec") or {}
     terminating: bool = spec.get("activeDeadlineSeconds") is not None
     if name in ("Terminating", "NotTerminating"):
         return terminating is (name == "Terminating")
     if name in ("BestEffort", "NotBestEffort"):
-        usage = pod_usage(pod)
-        return (not usage) is (name == "BestEffort")
+        return _is_best_effort(pod) is (name == "BestEffort")
     if name == "PriorityClass":
         wanted, values = spec.get("priorityClassName") or "", scope.get("values") or ()
         operator = scope.get("operator")

@@ -103,7 +103,9 @@ def _concerned(
         added = {name: amount for name, amount in more.items() if amount > 0}
     for quota in quotas:
         hard: dict[str, str] = (quota.get("status") or {}).get("hard") or {}
-        if attrs.resource == "pods" and not in_scope(quota.get("spec") or {}, attrs.obj):
+        if (attrs.group, attrs.resource) == ("", "pods") and not in_scope(
+            quota.get("spec") or {}, attrs.obj
+        ):
             continue
         yield quota, hard, {name: amount for name, amount in added.items() if name in hard}
 
@@ -159,8 +161,11 @@ def used_of(quota: dict[str, Any], objects: Iterable[dict[str, Any]], kind: Kind
 
 def _counted(spec: dict[str, Any], group: str, resource: str, obj: dict[str, Any]) -> Usage:
     """Return what one object uses of a quota."""
-    if resource == "pods" and (_is_finished(obj) or not in_scope(spec, obj)):
-        return {}
+    if resource == "pods" and not group:
+        if not in_scope(spec, obj):
+            return {}
+        if _is_finished(obj):  # it uses nothing any more, but is stored
+            return {"count/pods": _NANO}
     return _usage(group, resource, obj)
 
 
