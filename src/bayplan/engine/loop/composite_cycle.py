@@ -17,6 +17,7 @@ from bayplan.engine.engine import Engine, UnknownNodeError
 from bayplan.engine.loop.gangs import Branch
 from bayplan.engine.loop.group_cycle import UNSCHEDULABLE, Cycle, shortage
 from bayplan.engine.loop.placement_cycle import PlacementCycle, with_nodes
+from bayplan.errors import RAISED
 from bayplan.framework import (
     Code,
     CycleState,
@@ -129,6 +130,9 @@ class CompositeCycle:
             except UnknownNodeError as problem:
                 text = f"failed to assume pod group placement: node {problem} in placement "
                 return _ended(Status(Code.ERROR, f"{text}is not present in snapshot"))
+            except RAISED:
+                _take_back(inner)
+                raise
             _take_back(inner)
             if twig.error is not None:
                 return twig

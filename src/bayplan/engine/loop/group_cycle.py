@@ -14,6 +14,7 @@ from bayplan.cluster.pod_groups import REASON_WAIT
 from bayplan.engine.cycle.decisions import Decision
 from bayplan.engine.engine import Engine
 from bayplan.engine.loop.gangs import Gang
+from bayplan.errors import RAISED
 from bayplan.framework import CLEAR_NOMINATION, NominatingInfo, NominatingMode, Status
 from bayplan.framework.runtime import binding
 
@@ -137,7 +138,12 @@ class Cycle:
 
     def _try(self, pod: Pod, preempt: Callable[[Decision], None] | None) -> bool:
         """Try one pod; False if that ends the cycle."""
-        decision = self._engine.place_in_group(pod, self._now, post_filter=preempt is not None)
+        engine, asks = self._engine, preempt is not None
+        try:
+            decision = engine.place_in_group(pod, self._now, post_filter=asks)
+        except RAISED:
+            self.undo()  # only this cycle knows what it holds
+            raise
         self.decisions.append(decision)
         self.nodes.append(decision.node_name)
         status = decision.status
