@@ -12,7 +12,7 @@ from bayplan.conformance.kept import FEW, Run
 from bayplan.engine.answers.kind_column import KindColumn
 from bayplan.engine.cache import Cache, CacheError
 from bayplan.engine.replay import describe
-from bayplan.framework import Depends
+from bayplan.framework import Code, Depends, Status, unschedulable
 from bayplan.plugins import in_tree_registry
 from bayplan.testing import make_node, make_pod
 from tests.engine.clusters import make_engine, plugin_config
@@ -100,7 +100,7 @@ class Flaky:
 
     def filter_node(self, state, pod, node):
         self._maybe("filter_node")
-        return None
+        return unschedulable("closed") if "closed" in node.labels else None
 
     def pre_score(self, state, pod, nodes, feasible):
         self._maybe("pre_score")
@@ -122,16 +122,47 @@ def test_a_plugin_that_raises_midway_leaves_nothing_stale(depends, method):
     assert "a" == engine.schedule(spread("web-1"), 0.0).node_name
     for number in range(3):
         engine.cache.put(spread(f"o{number}", at="a"))
+    engine.cache.put(node("a", "a").label(closed="").build())
     engine.cache.put(node("c", "b").build())
     flaky.broken = method
     engine.schedule(spread("web-2"), 0.0)
     flaky.broken = ""
+    engine.validate()  # what is void now is not taken for right
 
     kept = describe(engine, engine.schedule(spread("web-3"), 0.0))
     engine.forget_answers()
 
     assert kept == describe(engine, engine.schedule(spread("web-3"), 0.0))
     assert {"b", "c"} == set(kept["totals"])
+
+
+class Gate:
+    """Has a say before filters alone, and fails at times."""
+
+    name = "Gate"
+    broken = True
+
+    def __init__(self, depends):
+        self.depends = depends
+
+    def depends_on(self, pod):
+        return self.depends
+
+    def pre_filter(self, state, pod, nodes):
+        return None, Status(Code.ERROR, "closed") if self.broken else None
+
+
+@pytest.mark.parametrize("depends", list(Depends))
+def test_a_pre_filter_that_failed_is_asked_again_also_where_nothing_is_filtered(depends):
+    gate = Gate(depends)
+    registry = {**in_tree_registry(), "Gate": lambda args, handle: gate}
+    config = plugin_config(multiPoint={"enabled": [{"name": "Gate"}]})
+    engine = two_zones(config=config, registry=registry)
+    for number in range(2):
+        assert "closed" in engine.schedule(pod(f"p{number}").build(), 0.0).message
+    gate.broken = False
+
+    assert "a" == engine.schedule(pod("p").build(), 0.0).node_name
 
 
 class Wild:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -50,17 +51,13 @@ class Desk:
         self.table = table
         self.outcomes = outcomes
         self.limits = limits
-        self._serial = 0
+        self.serial = count().__next__
+        """Gives a number that nobody else has."""
         self._node: tuple[int, int, NodeInfo] | None = None
         self._view: tuple[int, list[int], NodeSelection] | None = None
         self._behind: dict[Journal, tuple[int, int, Standing]] = {}
         self.sum: tuple[int, list[tuple[Any, int, int]], IntArray] | None = None
         """The columns that were added up last, with version and weight, and their sum by row."""
-
-    def serial(self) -> int:
-        """A number that nobody else has."""
-        self._serial += 1
-        return self._serial
 
     def node(self, row: int) -> NodeInfo:
         """A row in scalar form, made once for all plugins that ask about it."""

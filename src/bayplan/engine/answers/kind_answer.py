@@ -55,8 +55,8 @@ class KindAnswer(Answer):
     def refresh_scores(self, info: PodInfo, feasible: BoolArray) -> None:
         """Bring `raw` up to date; raises AttemptFailed."""
         stamp, born = self._score_stamp, self._kinds.births.generation
-        if stamp == born or (stamp is not None and self.skips_score):
-            return  # that there are no scores no row can change
+        if stamp == born:
+            return
         self._score_stamp = None
         self.state.info = info
         if stamp is None:

@@ -60,6 +60,15 @@ class Leaders:
         "top",
     )
 
+    _next: int
+    """The place of the next winner in the list, since `among` began it."""
+    _seen: int
+    """The version of the rows' kinds then."""
+    _births: int
+    """How far the births of kinds were followed."""
+    _most: int
+    """The highest of the settled sums, once `_near` is known."""
+
     def __init__(
         self,
         place: Place,
@@ -81,7 +90,6 @@ class Leaders:
         self._kinds, self._by_kind = kinds, by_kind
         self._listed: IntArray = rows
         """The kind of each row when totals were known last; _NONE: it did not lead then."""
-        self._next = self._seen = self._births = self._most = 0
         self._others: list[int] = []
         self._history = kinds.column.history
         self.above = -1

@@ -139,6 +139,9 @@ class Plan:
         "totals",
     )
 
+    _plain: bool
+    """Whether no PreFilter had anything to say, as far as is known to `fill`."""
+
     def __init__(
         self,
         points: Points,
@@ -168,8 +171,6 @@ class Plan:
         """The same without rows that nominated pods leave no room on."""
         self.totals: tuple[Candidates, list[bool], Totals | DomainTotals] | None = None
         """For which candidates, and which scorers had nothing to say."""
-        self._plain = False
-        """Whether no PreFilter had anything to say, as far as is known."""
         self._watched = [a for a in self.filters if isinstance(a, ClusterAnswer) or a.usage]
         """Filters that may begin to reject rows while no node changes."""
         self._rejecting: tuple[int | None, list[bool], tuple[Scorer, ...]] = (None, [], ())

@@ -72,6 +72,11 @@ class SearchSettings:
 class Search:
     """One search through the nodes for one pod."""
 
+    feasible: int
+    """How many nodes are left, once it was run."""
+    evaluated: int
+    """How many were looked at."""
+
     def __init__(
         self,
         shared: SearchSettings,
@@ -103,8 +108,6 @@ class Search:
         """The rows left; do not keep."""
         self.own: Mapping[int, Status] = _NOTHING
         """Statuses of nodes that were looked at on their own; replaced, never changed."""
-        self.feasible = 0
-        self.evaluated = 0
         self.next_start = self._start
         """Where in the list of nodes the next search starts."""
         self.layout: Layout | WithDomains | None = None

@@ -82,8 +82,7 @@ class Refusals:
     def _alike(self, profile: str, signature: bytes) -> Callable[[QueuedPod], bool]:
         """Tells whether a pod is alike, and nothing is to be said about this very one."""
         current, signature_of = self._shared.unassigned.get, self._verdicts.signature_of
-        assumed, in_flight = self._shared.cache.is_assumed, self._shared.queue.in_flight
-        flying = self._shared.queue.in_flight_count > 0
+        assumed = self._shared.cache.is_assumed
 
         def wanted(item: QueuedPod) -> bool:
             pod = item.pod
@@ -96,7 +95,6 @@ class Refusals:
                 or meta.deletion_timestamp
                 or current(item.key) is not pod
                 or assumed(meta.uid)
-                or (flying and in_flight(meta.uid))
             ):
                 return False
             try:

@@ -8,6 +8,7 @@ in flight are dropped. Nothing is kept while nothing is in flight.
 from __future__ import annotations
 
 from collections import Counter, deque
+from itertools import count
 from typing import NamedTuple
 
 from bayplan.api import Object
@@ -26,13 +27,13 @@ class SeenEvent(NamedTuple):
 class InFlight:
     """Pods between pop and done, by uid, and the events since the oldest of them."""
 
-    __slots__ = ("_events", "_number", "_order", "_pods")
+    __slots__ = ("_events", "_numbers", "_order", "_pods")
 
     def __init__(self) -> None:
         self._pods: dict[str, int] = {}
         self._order: deque[tuple[int, str]] = deque()
         self._events: deque[SeenEvent] = deque()
-        self._number = 0
+        self._numbers = count()
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -51,15 +52,13 @@ class InFlight:
         return found
 
     def start(self, uid: str) -> None:
-        self._number += 1
-        self._pods[uid] = self._number
-        self._order.append((self._number, uid))
+        number = self._pods[uid] = next(self._numbers)
+        self._order.append((number, uid))
 
     def record(self, event: ClusterEvent, old: Object | None, new: Object | None) -> None:
         """Keep an event if any pod is in flight."""
         if self._pods:
-            self._number += 1
-            self._events.append(SeenEvent(self._number, event, old, new))
+            self._events.append(SeenEvent(next(self._numbers), event, old, new))
 
     def events_for(self, uid: str) -> list[SeenEvent]:
         """The events since the pod was popped, oldest first."""

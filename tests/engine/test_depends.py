@@ -1,0 +1,166 @@
+"""What a plugin says its answers hang on changes what they cost, and nothing else.
+
+One plugin that looks at the sums of a node alone, so that every `Depends` is true of it, is built
+into one engine for each. All see the same changes and are asked about the same pods; the engine
+that keeps nothing is the model.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bayplan.engine.replay import describe
+from bayplan.framework import Code, Depends, PreFilterResult, Status, Verdict, unschedulable
+from bayplan.plugins import in_tree_registry
+from bayplan.testing import make_node, make_pod
+from tests.engine.clusters import make_engine, plugin_config
+from tests.engine.test_agrees import RELAXED
+
+NODES = "abcdefg"
+BUSY = 3000
+"""From so much CPU in use on a node answers about it are others, in thousandths."""
+FULL = unschedulable("too busy")
+PRE_FILTERS = {
+    "passes": (None, None),
+    "succeeds": (None, Status(Code.SUCCESS)),
+    "skips": (None, Status(Code.SKIP)),
+    "rejects": (None, unschedulable("not here")),
+    "never": (None, Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "nowhere")),
+    "fails": (None, Status(Code.ERROR, "boom")),
+    "narrows": (PreFilterResult(frozenset("ab")), None),
+}
+PRE_SCORES = {"passes": None, "skips": Status(Code.SKIP), "fails": Status(Code.ERROR, "boom")}
+
+
+class Sums:
+    """Does what the pod's labels say; what PreFilter and PreScore write, later points read."""
+
+    name = "Sums"
+
+    def facet(self, state, pod):
+        labels = pod.metadata.labels
+        return tuple(labels.get(key) for key in ("filters", "scores", "busy"))
+
+    def pre_filter(self, state, pod, nodes):
+        says = pod.metadata.labels["filters"]
+        if says not in ("skips", "fails", "never"):
+            state.write("filters", BUSY)
+        return PRE_FILTERS[says]
+
+    def _busy(self, state):
+        return state.read("filters")  # raises where PreFilter said that nobody may ask
+
+    def pre_score(self, state, pod, nodes, feasible):
+        says = pod.metadata.labels["scores"]
+        if says == "passes":
+            state.write("scores", (10, int(pod.metadata.labels["busy"])))
+        return PRE_SCORES[says]
+
+
+class ByNode(Sums):
+    """Asked about one node after the other."""
+
+    def filter_node(self, state, pod, node):
+        return FULL if node.requested_of("cpu") >= self._busy(state) else None
+
+    def score_node(self, state, pod, node):
+        idle, busy = state.read("scores")
+        return busy if node.requested_of("cpu") >= BUSY // 2 else idle + len(node.pods)
+
+
+class ByTable(Sums):
+    """Asked about many nodes at once."""
+
+    def filter(self, state, pod, nodes):
+        return Verdict(nodes.requested(0) < self._busy(state), FULL.code, FULL.reasons)
+
+    def score(self, state, pod, nodes):
+        idle, busy = state.read("scores")
+        return np.where(nodes.requested(0) >= BUSY // 2, busy, idle + nodes.pod_count)
+
+
+class Turned:
+    """Small scores become large ones."""
+
+    def normalize(self, state, pod, scores, feasible):
+        return 100 - scores
+
+
+def engine_with(form, turned, depends):
+    """An engine with one such plugin; without `depends` it promises nothing."""
+    more = {} if depends is None else {"depends_on": lambda self, pod: depends}
+    kind = type("Sums", (Turned, form) if turned else (form,), more)
+    registry = {**in_tree_registry(), "Sums": lambda args, handle: kind()}
+    return make_engine(
+        config=plugin_config(multiPoint={"enabled": [{"name": "Sums"}]}), registry=registry
+    )
+
+
+@st.composite
+def asked(draw):
+    """A pod that the plugin is asked about."""
+    mostly = st.sampled_from(["passes"] * 4 + sorted(PRE_FILTERS))
+    scores = st.sampled_from(["passes"] * 4 + sorted(PRE_SCORES))
+    busy = st.sampled_from([0, 50, 100, 101, -1])  # the last two are no scores
+    labels = {"filters": draw(mostly), "scores": draw(scores), "busy": str(draw(busy))}
+    return make_pod("asked").label(labels).req(cpu=draw(st.sampled_from(["0", "1"]))).build()
+
+
+@st.composite
+def changes(draw, step):
+    """What happens to a cluster, to be done to several."""
+    name = draw(st.sampled_from(NODES))
+    if draw(st.integers(0, 4)) == 0:
+        return lambda cache: cache.remove_node(name)
+    if draw(st.booleans()):
+        cpu = draw(st.sampled_from(["4", "8"]))
+        made = make_node(name).capacity(cpu=cpu, memory="8Gi", pods="9").build()
+        return lambda cache: cache.put(made)
+    cpu = draw(st.sampled_from(["0", "1", "1500m", "3"]))
+    placed = make_pod(f"p{step % 6}").req(cpu=cpu).node(name).build()
+
+    def again(cache):
+        cache.remove_pod(placed)
+        cache.put(placed)
+
+    return again
+
+
+def told(engine, pod):
+    """All that is decided about a pod; scores only where there is something to choose from."""
+    decision = engine.schedule(pod, 0.0)
+    if decision.feasible_nodes == 1:
+        return decision.node_name, engine.node_statuses(decision)
+    return decision.node_name, describe(engine, decision)
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["as they are", "normalised"])
+@pytest.mark.parametrize("form", [ByNode, ByTable])
+@settings(RELAXED, max_examples=30)
+@given(data=st.data())
+def test_answers_are_the_same_whatever_they_are_said_to_hang_on(form, turned, data):
+    kinds = (Depends.SUMS, Depends.USAGE, Depends.CLUSTER)
+    kept = {kind.name: engine_with(form, turned, kind) for kind in kinds}
+    model = engine_with(form, turned, None)
+    first = data.draw(st.integers(1, len(NODES)))
+    for name in NODES[:first]:
+        made = make_node(name).capacity(cpu="8", memory="8Gi", pods="9").build()
+        for engine in (model, *kept.values()):
+            engine.cache.put(made)
+    pods = data.draw(st.lists(asked(), min_size=1, max_size=3))
+    for step in range(data.draw(st.integers(1, 8))):
+        happens = [data.draw(changes(step)) for _ in range(data.draw(st.integers(0, 6)))]
+        for engine in (model, *kept.values()):
+            for change in happens:
+                change(engine.cache)
+        for pod in pods:
+            model.forget_answers()
+            expected = told(model, pod)
+            for kind, engine in kept.items():
+                assert expected == told(engine, pod), kind
+    for engine in kept.values():
+        engine.validate()
+        for name in NODES:
+            engine.cache.remove_node(name)
+        engine.validate()
