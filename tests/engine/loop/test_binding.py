@@ -467,3 +467,23 @@ def test_the_node_that_was_refused_is_told_with_who_refused_it(point):
 
     assert ("Refuser", ("no desk",)) == (told.plugin, told.reasons)
     assert {"Refuser"} == decision.fit_error.unschedulable_plugins
+
+
+@pytest.mark.parametrize("shown", [False, True], ids=["leaves", "is bound by somebody else"])
+@pytest.mark.parametrize("end", ["reject", "preempt"])
+def test_a_pod_whose_wait_ends_badly_wakes_others_only_if_it_leaves_its_node(end, shown):
+    world = world_with(Waiter(), make_pod("p").req(cpu="2"), make_pod("next").req(cpu="1"))
+    world.run()
+    if shown:
+        world.show(make_pod("p").req(cpu="2").node("a"))
+    world.wait(20)
+    assert "unschedulable" == world.scheduler.place_of("default/next")
+
+    getattr(world.scheduler.cache.waiting.get(world.pod("p").uid), end)("Waiter", "not today")
+    world.step(limit=0)
+
+    place = "unschedulable" if shown else "active"
+    assert place == world.scheduler.place_of("default/next")
+    assert int(shown) == world.scheduler.cache.pod_count
+    assert {} == dict(world.scheduler.problems)
+    assert 0 == len(world.scheduler.bindings)
