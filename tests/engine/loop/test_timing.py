@@ -171,6 +171,18 @@ def test_what_comes_and_what_goes_is_timed_as_an_event():
     assert [("NodeAdd",), ("NodeDelete",)] == events
 
 
+def test_of_what_comes_every_tenth_pod_is_timed_and_everything_else():
+    ticks, seen = count(), []
+    world = World(timing=Timing(lambda: float(next(ticks)), lambda *what: seen.append(what)))
+    for number in range(2 * EVERY + 1):
+        world.show(make_pod(f"p{number}"))
+        if number < 3:
+            world.show(make_node(f"n{number}"))
+
+    events = [event for what, (event, *_), _ in seen if what == "event"]
+    assert ["UnschedulablePodAdd", *["NodeAdd"] * 3, *["UnschedulablePodAdd"] * 2] == events
+
+
 def test_a_binding_step_is_timed_from_its_call_to_its_end():
     seen = []
     plugin = Preparer()
