@@ -9,6 +9,7 @@ from bayplan.framework import (
     Code,
     ExtenderError,
     ExtenderFilterResult,
+    PreFilterResult,
     Status,
     Verdict,
     Victims,
@@ -409,3 +410,18 @@ def test_a_pod_of_a_group_that_is_placed_is_promised_no_node_any_more():
     assert 0 == len(engine.cache.nominator)
     big = make_pod("q").priority(-1).req({"cpu": "4"}).build()
     assert "a" == engine.place(big, NOW).node_name
+
+
+@pytest.mark.parametrize("cpu", ["1", "6"], ids=["one fits", "none fits"])
+def test_nodes_that_pre_filter_left_out_are_told_apart_from_those_that_filters_reject(cpu):
+    left = PreFilterResult(frozenset(("a", "full")))
+    engine = broken(pre_filter=lambda *given: (left, None))
+    for node in (*nodes("a"), *nodes("full", cpu="0"), *nodes("b", "c")):
+        engine.cache.put(node)
+
+    found = engine.node_statuses(engine.schedule(make_pod("p").req({"cpu": cpu}).build(), NOW))
+
+    who = {name: None if status is None else status.plugin for name, status in found.items()}
+    fit = "NodeResourcesFit"
+    out = dict.fromkeys("bc", "PreFilterResult")
+    assert {"a": None if cpu == "1" else fit, "full": fit, **out} == who
