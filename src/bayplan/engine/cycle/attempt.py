@@ -121,7 +121,7 @@ class Cycle:
         if status is None:
             status = Status(Code.ERROR, "a PreFilter plugin changed its mind within one attempt")
         if not status.rejected:
-            return _failed(info, profile, start, status, state)
+            return _failed(info, profile, start, status)
         decision = Decision(info, profile, state)
         decision.next_start, decision.status = start, Status(Code.UNSCHEDULABLE)
         names, rows = table.names(), table.row_by_name
@@ -206,10 +206,8 @@ def _no_nodes() -> Status:
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, NO_NODES)
 
 
-def _failed(
-    info: PodInfo, profile: Profile, start: int, status: Status, state: CycleState | None = None
-) -> Decision:
-    decision = Decision(info, profile, state or CycleState(info))
+def _failed(info: PodInfo, profile: Profile, start: int, status: Status) -> Decision:
+    decision = Decision(info, profile, CycleState(info))
     decision.next_start = start
     decision.status, decision.nominating = status, CLEAR_NOMINATION
     return decision

@@ -223,6 +223,4 @@ def _int64s(numbers: list[int]) -> IntArray:
 
 def _int64(number: int) -> int:
     """Overflow as Go does."""
-    if -(1 << 31) < number < 1 << 31:
-        return number
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)

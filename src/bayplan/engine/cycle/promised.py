@@ -26,6 +26,9 @@ class Promised:
 
     name = "nominated pods"
 
+    _told: bool
+    """Whether somebody else holds the statuses, since `follow` began them."""
+
     def __init__(self, limits: Limits) -> None:
         self.fails = Column(limits.changes)
         """1 where a row does not fit, as filters have it."""
@@ -36,8 +39,6 @@ class Promised:
         self._pending: set[int] = set()
         """Rows that have not been looked at since they changed."""
         self._statuses: dict[int, Status] = {}
-        self._told = False
-        """Whether somebody else holds the statuses."""
 
     def follow(self, cache: Cache) -> None:
         """Forget what may have changed."""
