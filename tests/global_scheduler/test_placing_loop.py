@@ -56,6 +56,8 @@ class Cluster:
             name="me",
         )
         self.problems, self.told, self.events = [], [], []
+        self.meanwhile = []
+        """What happens between a change and the answer to who made it."""
         self.placing = Placing(
             self, self.service, CustomResource(STACKS), clock=self.now, **options
         )
@@ -76,6 +78,8 @@ class Cluster:
         await asyncio.sleep(0)
         if f"n/{name}" in self.stacks:
             self.put(name, status=status)
+        if self.meanwhile:
+            await self.meanwhile.pop(0)()
 
     async def create(self, resource, body, namespace):
         assert (EVENTS, "n") == (resource, namespace)
@@ -511,6 +515,21 @@ def test_a_placed_object_tells_where_it_was_moved_to_if_it_is_in_the_own_share()
     assert [(0.0, "s1"), (1.0, "s2"), (2.0, "s2"), (100.0, "s1"), (101.0, "s1")] == [
         (moment, says) for moment, name, says in cluster.told if name == "a"
     ]
+
+
+def test_a_move_before_the_last_telling_is_answered_is_told_too():
+    """The watch may be faster than the answer."""
+
+    async def scene(cluster):
+        cluster.meanwhile = [
+            lambda: cluster.service.move("a", {"s1"}),
+            lambda: cluster.service.move("a", {"s2"}),
+        ]
+        cluster.put("a", 1)
+        await asyncio.sleep(100)
+        assert 0 == len(cluster.placing._queue)
+
+    assert [(0.0, "a", "s1"), (0.0, "a", "s2"), (0.0, "a", "s1")] == play(scene).told
 
 
 def test_an_allocation_that_another_scheduler_wrote_is_told_where_it_is():

@@ -238,8 +238,8 @@ class Placing:
             return
         node = node_name(table, record.groups[0].selected.node_id)
         if await self._adapter.placed(self._client, item, record, node):
+            # what the watch then tells ends its wait; a move until then is not to be forgotten
             log.info("placed", object=key, node=node, replicas=len(record.groups))
-            self._queue.forget(key)
             return
         log.info("gone or placed by another", object=key)
         await self._release_now(record.id)
@@ -247,9 +247,8 @@ class Placing:
     async def _follow(self, key: str, item: Placeable, record: Record) -> None:
         """Let an object tell where its allocation has moved to."""
         node = node_name(self._service.table, record.groups[0].selected.node_id)
-        if await self._adapter.placed(self._client, item, record, node):
-            log.info("moved", object=key, node=node)
-            self._queue.forget(key)
+        told = await self._adapter.placed(self._client, item, record, node)
+        log.info("moved", object=key, node=node, told=told)
 
     async def _refuse(self, key: str, item: Placeable, message: str) -> None:
         now = self._clock()
