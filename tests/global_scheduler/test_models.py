@@ -39,8 +39,12 @@ def shares(candidates, replicas, how, pools, apart, beyond):
             region: sum(min(n, pools.get(pool, n)) for pool, n in by_pool.items())
             for region, by_pool in rooms.items()
         }
-        best = max(whole, key=whole.get, default=None)  # the first of equal ones
-        candidates = [one for one in candidates if one.region == best and whole[best] >= replicas]
+        how = How(how.location_strategy)
+        for region in sorted(whole, key=whole.get, reverse=True):  # the first of equal ones
+            some = [one for one in candidates if one.region == region]
+            if (found := shares(some, replicas, how, pools, apart, beyond)) is not None:
+                return found
+        return None
     given, left = Counter(), dict(pools)
 
     def give(one, most):

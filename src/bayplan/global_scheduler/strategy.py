@@ -2,13 +2,14 @@
 
 Input are sites in score order with how many replicas each can take. `centralize` fills the best
 site, then the next. `discrete` (the default) gives each its share of the whole, at least one in
-score order, and hands what rounding left over to the largest remainders. `alone` first leaves only
-the region that can take most, if it can take all. Sites that share an address pool share its limit.
-A `Spread` limits sites, zones and regions; over how many replicas must go is seen to first.
+score order, and hands what rounding left over to the largest remainders. `alone` does so in one
+region only: in that which can take most, unless a limit is in the way there and not in the next.
+Sites that share an address pool share its limit. A `Spread` limits sites, zones and regions; over
+how many replicas must go is seen to first.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -86,9 +87,23 @@ def spread(
     `beyond` is how many replicas fit lower-ranked sites that the caller left out: shares are of the
     whole, and None then means "not among these".
     """
+    regions: Iterable[Sequence[Candidate]] = (candidates,)
     if strategy.region_strategy == ALONE:
         some = [one for one in candidates if not there.regions or one.region in there.regions]
-        candidates = _one_region(some, replicas, pool_limits)
+        regions = _by_region(some, pool_limits)
+    ways = (_spread(r, replicas, strategy, pool_limits, beyond, apart, there) for r in regions)
+    return next((way for way in ways if way is not None), None)
+
+
+def _spread(
+    candidates: Sequence[Candidate],
+    replicas: int,
+    strategy: Strategy,
+    pool_limits: dict[int, int],
+    beyond: int,
+    apart: Spread,
+    there: There,
+) -> dict[int, int] | None:
     if _total(candidates, pool_limits) < replicas:
         return None
     limits = Limits(pool_limits, apart, there)
@@ -145,16 +160,14 @@ def _total(candidates: Sequence[Candidate], pool_limits: dict[int, int]) -> int:
     return sum(min(n, pool_limits.get(pool, n)) for pool, n in by_pool.items())
 
 
-def _one_region(
-    candidates: Sequence[Candidate], replicas: int, pool_limits: dict[int, int]
-) -> list[Candidate]:
-    """The candidates of the region with most room; of equal ones, that of the best site."""
+def _by_region(
+    candidates: Sequence[Candidate], pool_limits: dict[int, int]
+) -> list[list[Candidate]]:
+    """The candidates of each region, that with most room first; of equal ones the best site's."""
     regions: dict[int, list[Candidate]] = {}
     for candidate in candidates:
         regions.setdefault(candidate.region, []).append(candidate)
-    rooms = [(_total(group, pool_limits), group) for group in regions.values()]
-    enough = [(room, group) for room, group in rooms if room >= replicas]
-    return max(enough, key=lambda entry: entry[0])[1] if enough else []
+    return sorted(regions.values(), key=lambda group: -_total(group, pool_limits))
 
 
 def _share(
