@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bayplan.global_scheduler.inventory import Flavor, Host, Inventory, Quota, Site
 from bayplan.global_scheduler.placer import DEFAULT_POLICY, NoSite, Placer
 from bayplan.global_scheduler.plugins import in_tree_registry
+from bayplan.global_scheduler.preempt import TRIES
 from bayplan.global_scheduler.quotas import QuotaError
 from bayplan.global_scheduler.request import read_allocation
 from bayplan.global_scheduler.service import ConflictError, NoSiteError
@@ -188,6 +189,23 @@ async def test_lower_priority_makes_room_and_no_more_of_it_than_needed(service, 
     assert {old.id, high.id, new.id, *(r.id for r in rest)} == set(service.ledger.records)
     with pytest.raises(NoSiteError):
         await service.create(request(1, ("f5",), priority=0, preempt=True, domain="g"))
+
+
+async def test_who_is_not_in_the_way_stays_however_many_are_less_important():
+    """More than are tried one by one."""
+    service = service_on(MemoryStore(), Clock(), world((10, 2 * TRIES, 10)))
+    await service.start()
+    elsewhere = {"regions": (RegionChoice("r1"),)}
+    there = {"regions": (RegionChoice("r0"),)}
+    small = [request(1, selector=elsewhere) for _ in range(TRIES + 6)]
+    await service.create_all(small)
+    large = await service.create(request(10, selector=there, priority=1))
+
+    new = await service.create(request(10, selector=there, priority=2, preempt=True))
+
+    assert (large.id,) == new.preempted
+    assert {new.id, *(one.id for one in small)} == set(service.ledger.records)
+    await service.stop()
 
 
 @settings(max_examples=40, deadline=None)

@@ -87,19 +87,14 @@ def _spare(
     """Bring back what need not go; returns where the request goes then."""
     touched = {source for placement in found for source in placement.charges.takes}
     ranked = by_rank(aside.records.values())
-    others = [r for r in ranked if not any(touched & g.charges.takes.keys() for g in r.groups)]
-    for record in others:
-        aside.back(record)
-    again = decide()
-    if isinstance(again, NoSite):  # not to be expected: they had nothing to do with it
-        for record in others:
-            aside.put(record)
-        again = found
+    for record in ranked:  # the placement stands without what it does not touch
+        if not any(touched & group.charges.takes.keys() for group in record.groups):
+            aside.back(record)
     for record in by_rank(aside.records.values())[:TRIES]:
         aside.back(record)
         without = decide()
         if isinstance(without, NoSite):
             aside.put(record)
         else:
-            again = without
-    return again
+            found = without
+    return found
