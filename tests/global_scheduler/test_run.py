@@ -14,6 +14,7 @@ from bayplan.apiserver.serving import running as api_server
 from bayplan.errors import BayplanError, ConfigError
 from bayplan.global_scheduler import files, run
 from bayplan.global_scheduler.ask import ask_what_if
+from bayplan.global_scheduler.members import read_members
 from bayplan.global_scheduler.run import Options, running
 from bayplan.listening import listen
 from bayplan.store import MemoryStore
@@ -200,6 +201,22 @@ async def test_a_broken_file_is_named_and_read_once(conf, log, monkeypatch, name
 
     assert 1 == len(reads) == len(log.errors)
     assert problem in log.errors[0]["problem"]
+
+
+@pytest.mark.parametrize("sites", [1, 3, 40])
+async def test_of_many_problems_the_first_twenty_are_told_those_of_the_members_last(conf, sites):
+    """What is told stays readable however much is wrong."""
+    (conf / "sites.json").write_text(json.dumps({"sites": [{"id": "s"}] * sites}))
+    (conf / "members.yaml").write_text("members: [{name: m}]")
+    found, more = files.load(conf)[1], read_members(conf)[1]
+    assert found
+    assert more
+
+    with pytest.raises(ConfigError) as error:
+        async with running(options(conf, store="memory")):
+            pass
+
+    assert "; ".join([str(problem) for problem in (*found, *more)][:20]) == str(error.value)
 
 
 async def test_a_changed_policy_is_used_and_a_wrong_one_is_not(conf, log):

@@ -471,7 +471,7 @@ def _on_sums(
                 continue
             before = before or (0,) * len(amounts)
             whole = tuple(a + b * replicas for a, b in zip(before, amounts, strict=True))
-            if any(a > b for a, b in zip(whole, table.free(source), strict=False)):
+            if any(a > b for a, b in zip(whole, table.free(source), strict=True)):
                 return None
             taken[source] = whole
         result += [placement] * replicas

@@ -42,7 +42,7 @@ def stranded(table: SiteTable) -> Iterator[Stranded]:
             for row, source in pool.sources.items():
                 if pool.hosts.listed[pool.hosts.numbers[source]]:
                     first[source] = min(first.get(source, (row, key)), (row, key))
-    for source, (row, key) in sorted(first.items(), key=lambda item: (item[1], item[0])):
+    for source, (row, key) in sorted(first.items(), key=lambda item: item[1]):
         room = table.pools[key].hosts
         assert room is not None
         yield _of(table, row, source, room, table.pools[key].types)

@@ -81,7 +81,7 @@ class FlavorFit:
         plan = state.read(PLAN, FlavorPlan)
         resources = len(allocation.stack.resources)
         weights = [combination.weight // resources for combination in plan.combinations]
-        return np.array([*weights, 0], np.int64)[plan.choice]
+        return np.array(weights, np.int64)[plan.choice]
 
 
 class Volume:
