@@ -220,6 +220,9 @@ async def test_other_bodies_are_taken_up_to_the_bounds_of_the_document(
     values = list(tried(inner))
     if inner["type"] == "array":
         one = client.ask["allocation"] if entry == "ask" else entry
+        for name in one if "properties" in inner["items"] else ():
+            needed = name in inner["items"].get("required", ())
+            values += [([{key: one[key] for key in one if key != name}], not needed)]
         values += [([one] * inner.get("minItems", 0), True)]
         if "minItems" in inner:
             values += [([one] * (inner["minItems"] - 1), False)]

@@ -12,6 +12,7 @@ _ID = {
     "pattern": "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
 }
 _TEXT = {"type": "string"}
+_MOVE = ("allocation", "from", "to")
 
 
 def _ref(name: str) -> dict[str, str]:
@@ -187,7 +188,7 @@ def _schemas() -> dict[str, Any]:
         "Moves": _object(
             {
                 "moves": _list(
-                    _object(dict.fromkeys(("allocation", "from", "to"), _TEXT), ("allocation",)),
+                    _object(dict.fromkeys(_MOVE, _TEXT), _MOVE),
                     maxItems=100,
                 )
             },
