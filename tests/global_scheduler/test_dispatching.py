@@ -103,6 +103,17 @@ async def test_a_member_that_is_no_longer_known_keeps_nobody_waiting():
         assert [] == (await read(client, ALLOCATIONS, "web"))["status"]["dispatched"]
 
 
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_member_that_is_away_or_unknown_gets_no_copy_and_is_no_problem(known):
+    async with dispatching(**({"m": {"online": False}} if known else {})) as (dispatcher, client):
+        [(_, manifest)] = copies(placed(["m"], []))
+        there = set()
+
+        assert "" == await dispatcher._create("m", manifest, there, "mark")
+        assert set() == there
+        assert b'"web-0"' not in await client.list(MAPS, "default")
+
+
 async def test_a_name_that_another_has_is_tried_again(monkeypatch):
     monkeypatch.setattr(dispatch, "TAKEN_RETRY", 0.01)
     async with dispatching(m={}) as (dispatcher, client):

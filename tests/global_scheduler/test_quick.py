@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayplan.global_scheduler import quick as quick_module
+from bayplan.global_scheduler import table as table_module
 from bayplan.global_scheduler.files import Policy, PolicyEntry
 from bayplan.global_scheduler.inventory import (
     EipPool,
@@ -23,7 +24,9 @@ from bayplan.global_scheduler.inventory import (
 from bayplan.global_scheduler.levels import Emptiness
 from bayplan.global_scheduler.placer import DEFAULT_POLICY, NoSite, Placer
 from bayplan.global_scheduler.plugins import in_tree_registry
+from bayplan.global_scheduler.plugins.scores import EIP_WEIGHT
 from bayplan.global_scheduler.quick import Quick
+from bayplan.global_scheduler.sources import Charges
 from bayplan.global_scheduler.stack import (
     Allocation,
     FlavorChoice,
@@ -192,6 +195,20 @@ def test_emptiness_follows_what_is_taken_and_given_back(seed):
         assert np.array_equal(fresh.best, kept.best)
 
 
+def test_what_was_touched_is_forgotten_when_it_is_much(monkeypatch):
+    """Who follows begins anew then, and not at every change from then on."""
+    monkeypatch.setattr(table_module, "TOUCHES_KEPT", 5)
+    table = SiteTable(inventory(random.Random(1).choice, 9))
+    told = []
+    for _ in range(12):
+        table.apply(Charges({table.pools["gp"].sources[0]: (1, 1)}))
+        told.append((table.epoch, len(table.touched)))
+
+    assert [(0, n) for n in range(1, 6)] == told[:5]
+    assert [(1, n) for n in range(1, 6)] == told[5:10]
+    assert [(2, 1), (2, 2)] == told[10:]
+
+
 @pytest.mark.parametrize("touched", [3, 40])
 def test_the_emptiest_sites_are_found_in_every_block(touched):
     """Also after few or many of them were touched: the same as a look at all of them."""
@@ -282,6 +299,33 @@ def test_the_first_round_looks_at_few_sites():
 
     assert bound is not None
     assert 1 <= len(rows) <= 30
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_round_takes_enough_and_not_much_more_and_none_left_out_scores_more(small_rounds, seed):
+    choose = random.Random(seed).choice
+    table = SiteTable(inventory(choose, choose((10, 40, 700))))
+    placer = Placer(DEFAULT_POLICY, in_tree_registry(), quick=False)
+    quick = Quick.of(placer.filters, placer.scores)
+    for number in range(8):
+        ask = quick._ask(table, request(choose, number))
+        if ask is None:
+            continue
+        every = np.arange(table.count) if ask.rows is None else ask.rows
+        fit, _, totals = quick._fitting(table, ask, every)
+        empty, few = ask.empty, choose((1, 2, 5))
+        values = np.sort(empty.best if ask.rows is None else empty.value[every])
+        *rounds, (rows, bound) = quick._rounds(table, ask, few)
+
+        assert (every.tolist(), None) == (rows.tolist(), bound)
+        for times, (rows, bound) in enumerate(rounds):
+            count = (few + quick_module.SPARE) * 8**times
+            assert len(rows) >= count
+            # two points: one of rounding, one of sites that score less than their emptiness says
+            points = 2 * (empty.weight + (EIP_WEIGHT if ask.eips else 0))
+            assert empty.value[rows].min() >= values[-count] - points - 1e-4
+            assert (totals[~np.isin(fit, rows)] <= bound).all()
 
 
 def test_scores_with_addresses_are_rounded_as_those_of_the_plugin():

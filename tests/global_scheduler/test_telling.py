@@ -425,6 +425,29 @@ def test_the_scheduler_counts_what_it_holds():
 # -- stranded
 
 
+def test_how_many_machines_a_pool_takes_at_a_site_is_told_host_by_host():
+    """Where hosts are listed; elsewhere by the sum, which nothing overfull lessens below none."""
+    table = SiteTable(
+        Inventory(
+            tuple(Site(name, "r", name) for name in "abcd"),
+            (
+                Host("r", "a", "gp", 3, 9, name="h", count=3),
+                Host("r", "a", "gp", 9, 9, 9, 9, name="full", count=1),
+                Host("r", "b", "gp", 3, 90),
+                Host("r", "b", "gp", 3, 90),
+                Host("r", "c", "gp", 4, 4, 5, 0),
+                Host("r", "c", "hi", 4, 7, 1, 3),
+                Host("r", "d", "hi", 4, 8, 5, 0),
+            ),
+        )
+    )
+    listed, plain = table.pools["gp"], table.pools["hi"]
+
+    assert [3, 3, 0, 0] == [listed.machines_at(row, 2, 4) for row in range(4)]
+    assert [0, 0, 1, 0] == [plain.machines_at(row, 2, 4) for row in range(4)]
+    assert [6, 6, 0, 0] == [listed.machines_at(row, 1, 4) for row in range(4)]
+
+
 def test_what_is_stranded_is_told_by_source_with_the_first_site_that_refers_to_it():
     table = SiteTable(
         Inventory(
