@@ -16,13 +16,23 @@ from hypothesis import strategies as st
 from bayplan.cli.global_ import command
 from bayplan.global_scheduler.fields import Fields
 from bayplan.global_scheduler.inventory import Flavor, Host, Inventory, Site, read_hosts
-from bayplan.global_scheduler.ledger import Ledger
+from bayplan.global_scheduler.ledger import Ledger, Record
+from bayplan.global_scheduler.moving import apply_all
+from bayplan.global_scheduler.operations import group_of, grown
 from bayplan.global_scheduler.packing import Machines, lay, packs, slots
 from bayplan.global_scheduler.placer import DEFAULT_POLICY, NoSite, Placer
 from bayplan.global_scheduler.plugins import in_tree_registry
 from bayplan.global_scheduler.run import running
 from bayplan.global_scheduler.sources import Charges
-from bayplan.global_scheduler.stack import Allocation, FlavorChoice, Resource, Selector, Stack
+from bayplan.global_scheduler.stack import (
+    Allocation,
+    FlavorChoice,
+    Resource,
+    Selector,
+    Spread,
+    Stack,
+    Strategy,
+)
 from bayplan.global_scheduler.stranded import Fit, stranded
 from bayplan.global_scheduler.stranded import lines as stranded_lines
 from bayplan.global_scheduler.table import SiteTable
@@ -137,14 +147,46 @@ def test_machines_of_a_resource_are_kept_apart(hosts, most, fits):
     assert isinstance(decide(there, ask(("small", 1, most), replicas=fits + 1)), NoSite)
 
 
-def test_keeping_apart_holds_over_sites_that_share_hosts():
+@pytest.mark.parametrize("location", ["centralize", "discrete"])
+@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize("first", [1, 2, 3])
+def test_keeping_apart_holds_over_sites_that_share_hosts(first, most, location):
+    """Of all replicas together, also of those that come later; both sites are needed for all."""
     sites = (Site("one", "r", "z"), Site("two", "r", "z"))
     table = SiteTable(inventory(host("rack", 9, count=3), sites=sites))
+    half = Spread(max_per_site=-(-3 * most // 2))
+    asked = ask(("small", 1, most), replicas=first)
+    asked = msgspec.structs.replace(
+        asked, selector=Selector(strategy=Strategy(location), spread=half)
+    )
+    placed = PLACER.decide(table, asked)
+    apply_all(table, asked, placed)
+    groups = tuple(group_of(table, asked, placement) for placement in placed)
+    record = Record("a", asked, groups, 0.0)
 
-    placed = PLACER.decide(table, ask(("small", 1, 1), replicas=3))
+    grew = grown(PLACER, table, record, 3 * most)
 
-    assert 3 == len({name for placement in placed for name in placement.hosts[0]})
-    assert isinstance(PLACER.decide(table, ask(("small", 1, 1), replicas=4)), NoSite)
+    names = Counter(name for group in grew.groups for name in group.resources[0].hosts)
+    assert [most] * 3 == list(names.values())
+    assert isinstance(grown(PLACER, table, record, 3 * most + 1), NoSite)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "wanted"),
+    [
+        pytest.param(
+            [host("rack", 4, count=25)], [("small", 25, 0), ("middle", 25, 0)], id="large ones"
+        ),
+        pytest.param(
+            [Host("r", "z", "gp||hi", 100, 999), Host("r", "z", "gp||x", 50, 999)],
+            [("small", 50, 0), ("fast", 50, 0)],
+            id="who has fewer pools",
+        ),
+    ],
+)
+def test_who_has_less_choice_goes_first_where_there_is_too_much_to_search(hosts, wanted):
+    for order in (wanted, wanted[::-1]):
+        assert 1 == len(decide(hosts, ask(*order)))
 
 
 def test_a_site_without_listed_hosts_cannot_keep_apart():

@@ -228,12 +228,13 @@ def test_the_emptiest_sites_are_found_in_every_block(touched):
         assert expected == kept.rows_from(value).tolist()
 
 
-def test_most_ordinary_requests_are_decided_quickly():
+@pytest.mark.parametrize("types", ["gp", "gp||hi"])
+def test_most_ordinary_requests_are_decided_quickly(types):
     """Else the comparison above would compare the placer with itself."""
     table = SiteTable(
         Inventory(
             sites=tuple(Site(f"s{n:03}", "r0", f"z{n}") for n in range(300)),
-            hosts=tuple(Host("r0", f"z{n}", "gp", 100, 400, n % 7, n % 5) for n in range(300)),
+            hosts=tuple(Host("r0", f"z{n}", types, 100, 400, n % 7, n % 5) for n in range(300)),
             flavors=(Flavor("r0", "f0", 2, 4, "gp"), Flavor("r0", "f1", 4, 8, "gp")),
         )
     )
