@@ -51,7 +51,7 @@ def keeps_old_neighbours(self, masked, others, among=Leaders.among):
     """What reaches the top is worked out once, for whatever totals came first."""
     row = among(self, masked, others)
     if self.settled is not None and self._near is None and row >= 0:
-        self._near = set()
+        self._near, self._most = set(), int(self.settled.max())
     return row
 
 
