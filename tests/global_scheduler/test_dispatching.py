@@ -15,6 +15,8 @@ from bayplan.testing import make_pod
 from tests.global_scheduler.test_between import ALLOCATION, MAPS, clients, read
 from tests.global_scheduler.test_between import placed as placed_on
 
+MAP = "ConfigMap.v1"
+
 
 def placed(groups, dispatched):
     item = placed_on()
@@ -82,7 +84,7 @@ async def test_a_copy_is_left_until_its_successor_is_scheduled(old, new, leaves)
         found = await client.list(MAPS, "default")
         assert leaves == (b'"web-0"' not in found)
         status = (await read(client, ALLOCATIONS, "web")).get("status", {})
-        assert (["new/0"] if leaves else None) == status.get("dispatched")
+        assert ([f"new/0/{MAP}/web-0"] if leaves else None) == status.get("dispatched")
 
 
 async def test_copies_of_a_group_that_is_gone_are_deleted_at_once():
@@ -198,10 +200,65 @@ async def test_copies_go_with_an_allocation_whose_template_names_another_namespa
             await client.create(MAPS, manifest, "default")
         template = item.value("spec", "template")
         template["metadata"]["namespace"] = "kube-system"
-        item.spec["template"] = msgspec.Raw(msgspec.json.encode(template))
+        with_template(item, template)
         going = msgspec.structs.replace(item.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
 
         await dispatcher._reconcile("k", msgspec.structs.replace(item, metadata=going))
+
+        assert b'"web-' not in await client.list(MAPS, "default")
+
+
+def with_template(item, template):
+    item.spec["template"] = msgspec.Raw(msgspec.json.encode(template))
+    return item
+
+
+SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "web"}}
+LEASE = SECRET | {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+MAP_OF_ANOTHER_NAME = ALLOCATION["spec"]["template"] | {"metadata": {"name": "new"}}
+
+
+@pytest.mark.parametrize(
+    ("template", "mark"),
+    [
+        pytest.param(MAP_OF_ANOTHER_NAME, f"m/0/{MAP}/new-0", id="name"),
+        pytest.param(SECRET, "m/0/Secret.v1/web-0", id="kind"),
+        pytest.param(LEASE, "m/0/Lease.v1.coordination.k8s.io/web-0", id="group"),
+    ],
+)
+async def test_a_copy_goes_whose_template_became_another(template, mark):
+    """Its room is the successor's: it waits for none in the same member."""
+    async with dispatching(m={"nodes": ["n", ""]}) as (dispatcher, client):
+        item = placed(["m"], ["m/0", "gone/5/no kind/web-5", f"gone/x/{MAP}/web-x"])
+        await dispatcher._reconcile("k", item)
+        [noted] = (await read(client, ALLOCATIONS, "web"))["status"]["dispatched"]
+        assert f"m/0/{MAP}/web-0" == noted
+        await dispatcher._reconcile("k", with_template(placed(["m"], [noted]), template))
+
+        assert b'"web-0"' not in await client.list(MAPS, "default")
+        assert [mark] == (await read(client, ALLOCATIONS, "web"))["status"]["dispatched"]
+        back = placed(["m"], [mark])
+        await dispatcher._reconcile("k", back)
+        assert b'"web-0"' in await client.list(MAPS, "default")
+
+
+def test_a_copy_stays_whose_template_names_another_version_of_its_kind():
+    assert [] == left_behind(placed(["m"], ["m/0/ConfigMap.v0/web-0"]))
+
+
+@pytest.mark.parametrize("template", ["text", MAP_OF_ANOTHER_NAME, None])
+async def test_copies_go_with_an_allocation_whatever_its_template_became(template):
+    async with dispatching(m={}) as (dispatcher, client):
+        status = {"status": {"groups": [{"cluster": "m"}]}}
+        await client.patch_status(ALLOCATIONS, "web", status, "default", kind="merge")
+        async with at_work(dispatcher):
+            while not await reported(client, "objects"):
+                await asyncio.sleep(0.01)
+        await client.patch(ALLOCATIONS, "web", {"spec": {"template": template}}, "default")
+        await client.delete(ALLOCATIONS, "web", "default")
+        async with at_work(Dispatcher(client, dispatcher._members)):
+            while b'"web"' in await client.list(ALLOCATIONS, "default"):
+                await asyncio.sleep(0.01)
 
         assert b'"web-' not in await client.list(MAPS, "default")
 

@@ -10,9 +10,11 @@ another has is said and left alone. Copies are made in the Allocation's own name
 write one there gets nothing elsewhere. A template that cannot be copied is said and left alone too.
 
 When a group moves to another member, it is made there first; the copy that it leaves is deleted as
-soon as all pods of the new one are scheduled. `status.dispatched` lists every copy that may be
+soon as all pods of the new one are scheduled; one whose template got another name or kind goes at
+once, as its room is the successor's. `status.dispatched` lists every copy that may be
 somewhere, and is written before it is made: so a restart in between forgets none, and one in a
-member that is away goes when the member is back.
+member that is away goes when the member is back. What it says is enough to delete a copy,
+whatever the template became.
 
 What was seen to be there is not asked for again until a pod of it goes, its member comes back, or
 RESYNC has passed; so a pod that changes costs its own allocation one look at what is known here.
@@ -21,10 +23,10 @@ RESYNC has passed; so a pod that changes costs its own allocation one look at wh
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import structlog
@@ -46,6 +48,8 @@ TAKEN_RETRY = 10.0
 RESYNC = 300.0
 """Seconds without any change after which all copies are looked for again."""
 PLURALS = {"Pod": "pods", "Deployment": "deployments", "Job": "jobs", "StatefulSet": "statefulsets"}
+Copy: TypeAlias = tuple[str, dict[str, Any]]
+"""The name of a member and a manifest of what is, or was, to be there."""
 _API_VERSION = re.compile(r"([a-z0-9]+([.-][a-z0-9]+)*/)?[a-z0-9]+")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 
@@ -124,7 +128,7 @@ def _namespace(item: Placeable) -> str:
     return item.metadata.namespace or "default"
 
 
-def copies(item: Placeable) -> list[tuple[str, dict[str, Any]]]:
+def copies(item: Placeable) -> list[Copy]:
     """Member name and manifest of every group of a placed allocation."""
     template = _template(item)
     groups = item.value("status", "groups")
@@ -134,40 +138,69 @@ def copies(item: Placeable) -> list[tuple[str, dict[str, Any]]]:
     for number, group in enumerate(groups):
         member = group.get("cluster") if isinstance(group, dict) else None
         if isinstance(member, str) and member:
-            result.append((member, _copy(template, item, number)))
+            result.append((member, _copy(template, item, str(number))))
     return result
 
 
-def left_behind(item: Placeable) -> list[tuple[str, dict[str, Any]]]:
+def left_behind(item: Placeable) -> list[Copy]:
     """Copies that were made and are no longer wanted where they are."""
-    template = _template(item)
-    wanted = {_mark(member, manifest) for member, manifest in copies(item)}
-    result = []
-    for mark in _dispatched(item) - wanted:
-        member, _, number = mark.rpartition("/")
-        if template is not None and number.isdecimal():
-            result.append((member, _copy(template, item, int(number))))
-    return sorted(result, key=lambda each: each[0])
+    wanted = _by_object(copies(item))
+    return [copy for key, copy in sorted(_dispatched(item).items()) if key not in wanted]
 
 
-def _dispatched(item: Placeable) -> set[str]:
+def _dispatched(item: Placeable) -> dict[str, Copy]:
+    """What may be somewhere, by object."""
     found = item.value("status", "dispatched")
-    return {str(mark) for mark in found} if isinstance(found, list) else set()
+    read = [_marked(str(mark), item) for mark in found] if isinstance(found, list) else []
+    return _by_object(copy for copy in read if copy is not None)
+
+
+def _by_object(found: Iterable[Copy]) -> dict[str, Copy]:
+    return {_object(*copy): copy for copy in found}
+
+
+def _object(member: str, manifest: dict[str, Any]) -> str:
+    """Which object a copy is, by whatever version its template names it."""
+    meta, resource = manifest["metadata"], resource_of(manifest)
+    number, name = meta["labels"][GROUP_LABEL], meta["name"]
+    return f"{member}/{number}/{resource.plural}.{resource.group}/{name}"
 
 
 def _mark(member: str, manifest: dict[str, Any]) -> str:
-    """A copy in `status.dispatched`."""
-    return f"{member}/{manifest['metadata']['labels'][GROUP_LABEL]}"
+    """A copy in `status.dispatched`: MEMBER/GROUP/KIND.VERSION[.API_GROUP]/NAME."""
+    meta, resource = manifest["metadata"], resource_of(manifest)
+    what = f"{resource.kind}.{resource.version}.{resource.group}".rstrip(".")
+    return f"{member}/{meta['labels'][GROUP_LABEL]}/{what}/{meta['name']}"
+
+
+def _sorted_marks(found: dict[str, Copy]) -> list[str]:
+    return sorted(_mark(*copy) for copy in found.values())
+
+
+def _marked(mark: str, item: Placeable) -> Copy | None:
+    """The copy that a mark tells of: as much of it as deleting takes."""
+    member, _, number = mark.rpartition("/")
+    if number.isdecimal():  # a mark of before they told kind and name
+        template = _template(item)
+        return None if template is None else (member, _copy(template, item, number))
+    if mark.count("/") < 3:
+        return None
+    member, number, what, name = mark.rsplit("/", 3)
+    kind, version, group = [*what.split(".", 2), "", ""][:3]
+    api_version = f"{group}/{version}" if group else version
+    labels: Json = {**_labels(item, number)}
+    meta: Json = {"name": name, "namespace": _namespace(item), "labels": labels}
+    manifest = {"apiVersion": api_version, "kind": kind, "metadata": meta}
+    return None if _misshapen(manifest) else (member, manifest)
 
 
 def _seen(item: Placeable, member: str, manifest: dict[str, Any]) -> str:
     """How a copy is remembered that was seen to be there."""
-    return f"{item.metadata.uid} {member} {manifest['metadata']['name']}"
+    return f"{item.metadata.uid} {_object(member, manifest)}"
 
 
-def _copy(template: dict[str, Any], item: Placeable, number: int) -> dict[str, Any]:
-    manifest = deepcopy(template)
-    labels = {ALLOCATION_LABEL: item.metadata.uid, GROUP_LABEL: str(number)}
+def _copy(template: dict[str, Any], item: Placeable, number: str) -> dict[str, Any]:
+    manifest, labels = deepcopy(template), _labels(item, number)
     meta = _labelled(manifest, labels)
     meta["name"] = f"{meta.get('name') or item.metadata.name}-{number}"
     meta["namespace"] = _namespace(item)
@@ -176,12 +209,21 @@ def _copy(template: dict[str, Any], item: Placeable, number: int) -> dict[str, A
     return manifest
 
 
+def _labels(item: Placeable, number: str) -> dict[str, str]:
+    return {ALLOCATION_LABEL: item.metadata.uid, GROUP_LABEL: number}
+
+
 def _labelled(holder: dict[str, Any], labels: dict[str, str]) -> dict[str, Any]:
     """The metadata of an object or pod template, with more labels."""
     meta: dict[str, Any] = holder.get("metadata") or {}
     holder["metadata"] = meta
     meta["labels"] = {**(meta.get("labels") or {}), **labels}
     return meta
+
+
+def _concerns(item: Placeable) -> bool:
+    """Whether copies are wanted, or there may be some of a template that was taken out."""
+    return "template" in (item.spec or {}) or FINALIZER in item.metadata.finalizers
 
 
 class Dispatcher:
@@ -251,7 +293,7 @@ class Dispatcher:
             for key in todo:
                 item = self.informer.store.get(key)
                 try:
-                    if item is not None and "template" in (item.spec or {}):
+                    if item is not None and _concerns(item):
                         await self._reconcile(key, item)
                 except ClientError as problem:
                     log.warning("dispatching failed", allocation=key, error=str(problem))
@@ -273,11 +315,12 @@ class Dispatcher:
         if not wanted:
             return
         await self._finalize(item, keep=True)
-        marks = {_mark(member, manifest) for member, manifest in wanted}
-        if not marks <= _dispatched(item):
-            await self._note(item, marks | _dispatched(item))
+        everywhere = _dispatched(item) | _by_object(wanted)
+        if _sorted_marks(everywhere) != item.value("status", "dispatched"):
+            await self._note(item, everywhere)
         problems = {}
         there = self._there.setdefault(key, set())
+        there &= {_seen(item, *copy) for copy in wanted}
         for member, manifest in wanted:
             mark = _seen(item, member, manifest)
             if mark in there:
@@ -288,34 +331,33 @@ class Dispatcher:
         leaving = await self._leave(item, wanted)
         await self._report(key, item, wanted, problems, leaving)
 
-    async def _note(self, item: Placeable, marks: set[str]) -> None:
+    async def _note(self, item: Placeable, everywhere: dict[str, Copy]) -> None:
         """Write down which copies there may be."""
         meta = item.metadata
-        body = {"status": {"dispatched": sorted(marks)}}
+        body = {"status": {"dispatched": _sorted_marks(everywhere)}}
         await self._client.patch_status(ALLOCATIONS, meta.name, body, meta.namespace, kind="merge")
 
-    async def _leave(self, item: Placeable, wanted: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    async def _leave(self, item: Placeable, wanted: list[Copy]) -> list[str]:
         """Delete copies whose successors are scheduled; returns members that still have one."""
         uid = item.metadata.uid
-        there = {m["metadata"]["labels"][GROUP_LABEL]: member for member, m in wanted}
-        gone, leaving = set(), []
+        now = {m["metadata"]["labels"][GROUP_LABEL]: member for member, m in wanted}
+        gone: list[str] = []
+        leaving: list[str] = []
         for member, manifest in left_behind(item):
             number = manifest["metadata"]["labels"][GROUP_LABEL]
-            old, new = (
-                self._pods(member, uid, number),
-                self._pods(there.get(number, ""), uid, number),
-            )
+            moved = now.get(number, member)
+            old, new = self._pods(member, uid, number), self._pods(moved, uid, number)
             ready = new and all(pod.spec.node_name for pod in new)
             known = self._members.by_name.get(member)
-            if known is not None and (not known.online or (old and number in there and not ready)):
+            if known is not None and (not known.online or (old and moved != member and not ready)):
                 leaving.append(member)
                 continue
             await self._delete(member, manifest)
-            gone.add(_mark(member, manifest))
+            gone.append(_object(member, manifest))
             log.info("left", member=member, object=manifest["metadata"]["name"])
         if gone:
-            marks = {_mark(member, manifest) for member, manifest in wanted}
-            await self._note(item, (_dispatched(item) | marks) - gone)
+            everywhere = _dispatched(item) | _by_object(wanted)
+            await self._note(item, {k: copy for k, copy in everywhere.items() if k not in gone})
         return leaving
 
     def _pods(self, member: str, uid: str, number: str) -> list[Pod]:
@@ -391,7 +433,7 @@ class Dispatcher:
         self,
         key: str,
         item: Placeable,
-        wanted: list[tuple[str, dict[str, Any]]],
+        wanted: list[Copy],
         problems: dict[str, str],
         leaving: list[str],
     ) -> None:
