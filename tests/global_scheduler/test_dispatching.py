@@ -263,6 +263,19 @@ async def test_copies_go_with_an_allocation_whatever_its_template_became(templat
         assert b'"web-' not in await client.list(MAPS, "default")
 
 
+async def test_what_was_wrong_with_a_template_is_told_until_it_is_corrected():
+    """Also of an allocation that has no place yet, and by another dispatcher than told it."""
+    async with dispatching(m={}) as (dispatcher, client):
+        await client.patch(ALLOCATIONS, "web", {"spec": {"template": "text"}}, "default")
+        async with at_work(dispatcher):
+            while not await reported(client, "problem"):
+                await asyncio.sleep(0.01)
+        await client.patch(ALLOCATIONS, "web", {"spec": {"template": SECRET}}, "default")
+        async with at_work(Dispatcher(client, dispatcher._members)):
+            while await reported(client, "problem"):
+                await asyncio.sleep(0.01)
+
+
 async def test_what_goes_wrong_with_one_allocation_is_tried_again_beside_the_others(monkeypatch):
     """A member that answers what is no object, for one."""
     monkeypatch.setattr(dispatch, "TAKEN_RETRY", 0.01)

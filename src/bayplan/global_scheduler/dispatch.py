@@ -313,6 +313,8 @@ class Dispatcher:
             await self._tell(key, item, [{"name": "", "problem": wrong}])
             return
         if not wanted:
+            if item.value("status", "members"):  # what was wrong, and is no more
+                await self._tell(key, item, [])
             return
         await self._finalize(item, keep=True)
         everywhere = _dispatched(item) | _by_object(wanted)
