@@ -8,6 +8,7 @@ written to the quota's status: that is the controller's work (`used_of` counts f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Protocol
@@ -29,7 +30,7 @@ class Kind(Protocol):
 
 
 _NANO = quantity.NANO
-TALLIES = 1024  # namespaces, kinds and scopes of which the sums are kept
+ENTRIES = 1 << 18  # objects of which is kept what they use, some 700 bytes each; sums count too
 # Resources whose number a quota can bound under their own name.
 _COUNTED = (
     "pods",
@@ -59,21 +60,30 @@ def kind_counted(name: str) -> tuple[str, str]:
 class Quotas:
     """Refuses a create or a change that would exceed a quota of its namespace; one per server."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = ENTRIES) -> None:
+        self._most = most
         self._tallies: dict[tuple[str, ...], Tally] = {}
+        self._kept: Counter[tuple[str, ...]] = Counter()
+        self._round: Iterator[tuple[str, ...]] = iter(())
 
     def check(self, attrs: Attributes, reader: Reader) -> None:
+        self._look_round(reader)
+        walked: set[Tally] = set()
         for quota, hard, wanted in _concerned(attrs, reader):
             _demand_declared(attrs, quota, hard)
             if wanted:
                 tally = self._tally(quota, attrs)
-                reader.tally(attrs.group, attrs.resource, attrs.namespace, tally)
+                if tally not in walked:
+                    reader.tally(attrs.group, attrs.resource, attrs.namespace, tally)
+                    walked.add(tally)
                 _compare(attrs, quota, hard, wanted, tally.totals)
 
     def counted(self, attrs: Attributes, reader: Reader) -> list[Tally]:
         """Return what `check` will count with, of objects of this kind and namespace."""
-        found = _concerned(attrs, reader)
-        return [self._tally(quota, attrs) for quota, _, wanted in found if wanted]
+        found = [
+            self._tally(quota, attrs) for quota, _, wanted in _concerned(attrs, reader) if wanted
+        ]
+        return list(dict.fromkeys(found))
 
     def _tally(self, quota: dict[str, Any], attrs: Attributes) -> Tally:
         """Return what counts for a quota, and for others of the namespace with its scopes."""
@@ -82,9 +92,22 @@ class Quotas:
         key = attrs.namespace, group, resource, str(scopes)
         found = self._tallies.pop(key, None) or Tally(partial(_counted, scopes, group, resource))
         self._tallies[key] = found
-        if len(self._tallies) > TALLIES:
-            del self._tallies[next(iter(self._tallies))]  # of which was heard longest ago
+        self._kept[key] = 1 + found.size
+        while self._kept.total() > self._most and len(self._tallies) > 1:
+            self._let_go(next(iter(self._tallies)))  # of which was heard longest ago
         return found
+
+    def _look_round(self, reader: Reader) -> None:
+        """Look whether the namespace of a tally is still there: with each write at another."""
+        key = next(self._round, None)
+        if key is None:
+            self._round = iter(list(self._tallies))
+        elif reader.get("", "namespaces", "", key[0]) is None:
+            self._let_go(key)
+
+    def _let_go(self, key: tuple[str, ...]) -> None:
+        self._tallies.pop(key, None)
+        self._kept.pop(key, None)
 
 
 def _concerned(

@@ -18,6 +18,11 @@ class Tally:
         self._amounts = amounts
         self._seen: dict[str, tuple[int, Mapping[str, int]]] = {}
 
+    @property
+    def size(self) -> int:
+        """Return how many objects are known."""
+        return len(self._seen)
+
     def knows(self, key: str, revision: int) -> bool:
         seen = self._seen.get(key)
         return seen is not None and seen[0] == revision
