@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from bayplan.store import (
+    Check,
+    Delete,
     Event,
     Full,
     KeyValue,
@@ -500,3 +502,20 @@ async def test_who_creates_on_a_full_disk_keeps_nobody_from_deleting(
     await store.close()
 
     assert [] == sqlite_file.read(tmp_path).items
+
+
+async def test_what_was_checked_against_an_object_that_a_full_disk_refuses_is_not_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bayplan.store.sqlite.SqliteFile", NothingNew)
+    store = await SqliteStore.open(tmp_path)
+    old = await store.put("/old", b"1")
+    told = await asyncio.gather(
+        store.put("/new", b"1"),
+        store.transact([Check("/new", old.mod_revision + 1), Delete("/old")]),
+        return_exceptions=True,
+    )
+    await store.close()
+
+    assert [Full] * 2 == [type(each) for each in told]
+    assert [old] == sqlite_file.read(tmp_path).items

@@ -99,7 +99,7 @@ class SqliteStore(TableStore):
             events = await self._built(ops)
             try:
                 if events:
-                    await self._submit(events)
+                    await self._submit(events, [op.key for op in ops])
                 break
             except Undone:
                 if not left:
@@ -149,8 +149,8 @@ class SqliteStore(TableStore):
             return self._table.get(key)
         return None if pending[0].deleted else pending[0].kv
 
-    def _submit(self, events: Sequence[Event]) -> asyncio.Future[None]:
-        write = Write(self._next, events, self._epoch)
+    def _submit(self, events: Sequence[Event], checked: Sequence[str]) -> asyncio.Future[None]:
+        write = Write(self._next, events, self._epoch, checked)
         self._next += 1
         for event in events:
             self._overlay[event.kv.key] = (event, write)

@@ -10,7 +10,7 @@ import asyncio
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Protocol, TypeAlias
 
@@ -30,14 +30,17 @@ class Write:
     """One transaction on its way to disk.
 
     `epoch` counts failed commits: after one, the writer refuses the requests of that epoch, because
-    they were checked against writes that never happened.
+    they were checked against writes that never happened. `checked` are keys that it looked at.
     """
 
-    __slots__ = ("done", "epoch", "events", "revision", "rivals")
+    __slots__ = ("checked", "done", "epoch", "events", "revision", "rivals")
 
-    def __init__(self, revision: int, events: Sequence[Event], epoch: int) -> None:
+    def __init__(
+        self, revision: int, events: Sequence[Event], epoch: int, checked: Iterable[str] = ()
+    ) -> None:
         self.revision = revision
         self.events = events
+        self.checked = checked
         self.epoch = epoch
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Those who lost against this write, in order. Not `done`: its caller may cancel that.
@@ -150,7 +153,8 @@ def _sparing(writes: Sequence[Write]) -> list[Write]:
     found = []
     for write in writes:
         keys = {event.kv.key for event in write.events}
-        if any(map(takes_room, write.events)) or keys & refused:
+        builds = not refused.isdisjoint(keys) or not refused.isdisjoint(write.checked)
+        if builds or any(map(takes_room, write.events)):
             refused |= keys
         else:
             found.append(write)
