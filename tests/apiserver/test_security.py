@@ -7,7 +7,7 @@ import pytest
 from bayplan.api.user import User
 from bayplan.apiserver.auth import load_tokens
 from bayplan.errors import ConfigError
-from tests.apiserver.api import CONFIGMAPS, PODS, Api, configmap, pod
+from tests.apiserver.api import CONFIGMAPS, PODS, Api, configmap, pod, shown
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1"
 REVIEWS = "/apis/authorization.k8s.io/v1"
@@ -89,6 +89,57 @@ async def test_rbac_decides(rbac, user, method, path, status):
     answer = await rbac.call(method, path, headers=as_user(f"{user}-token"))
 
     assert status == answer.status, answer.body
+
+
+OLD_WATCH = "/api/v1/watch/namespaces/default/configmaps"
+
+
+@pytest.mark.parametrize("query", ["", "?fieldSelector=metadata.name%3Dx"])
+async def test_an_old_watch_of_one_object_shows_no_other(rbac, query):
+    for name in "yx":
+        await rbac.ok("POST", CONFIGMAPS, configmap(name))
+
+    stream = await rbac.watch(f"{OLD_WATCH}/x{query}", as_user("carol-token"))
+    for name in "yx":
+        await rbac.ok("DELETE", f"{CONFIGMAPS}/{name}")
+    events = await stream.until(2)
+    await stream.leave()
+
+    assert [("ADDED", "x"), ("DELETED", "x")] == shown(events)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        pytest.param("y", 403, id="a name that is not granted"),
+        pytest.param("x?fieldSelector=metadata.name%3Dy", 400, id="another name in the selector"),
+        pytest.param("x?fieldSelector=metadata.name!%3Dx", 400, id="all other names"),
+        pytest.param("x?fieldSelector=metadata.namespace%3Ddefault", 400, id="no name in it"),
+    ],
+)
+async def test_an_old_watch_cannot_ask_for_another_object(rbac, path, status):
+    stream = await rbac.watch(f"{OLD_WATCH}/{path}", as_user("carol-token"))
+    await stream.leave()
+
+    assert status == stream.status
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        pytest.param("GET", "/api/v1/watch/configmaps/x", 404, id="one object in all namespaces"),
+        pytest.param("POST", OLD_WATCH, 405, id="create"),
+        pytest.param("PUT", f"{OLD_WATCH}/x", 405, id="update"),
+        pytest.param("DELETE", f"{OLD_WATCH}/x", 405, id="delete"),
+        pytest.param("DELETE", OLD_WATCH, 405, id="delete all"),
+    ],
+)
+async def test_nothing_but_a_watch_is_below_the_old_watch(api, method, path, status):
+    body = configmap("x") if method in ("POST", "PUT") else None
+
+    answer = await api.call(method, path, body)
+
+    assert status == answer.status
 
 
 async def test_a_denial_says_who_wanted_what(rbac):

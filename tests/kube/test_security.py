@@ -20,6 +20,7 @@ RBAC = f"/apis/{GROUP}/v1"
 DEFAULT = "/api/v1/namespaces/default"
 DEFINITIONS = definitions.DEFINITIONS
 BOB = {"Impersonate-User": "bob"}
+OLD_WATCH = "/api/v1/watch/namespaces/default/secrets"
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def rule(verbs, resources, groups=("",), **more):
 WRITE = [
     rule(["create", "patch", "update", "get"], ["*"], [GROUP]),
     rule(["patch", "update", "get"], ["configmaps"]),
-    rule(["list"], ["secrets"], resourceNames=["x"]),
+    rule(["list", "watch"], ["secrets"], resourceNames=["x"]),
 ]
 
 
@@ -91,6 +92,17 @@ CASES = {
         "GET", f"{DEFAULT}/secrets?fieldSelector=metadata.name%3Dx", None, "", BOB),
     "list another name": (
         "GET", f"{DEFAULT}/secrets?fieldSelector=metadata.name%3Dy", None, "", BOB),
+    "watch one name and another in the old way": (
+        "GET", f"{OLD_WATCH}/x?fieldSelector=metadata.name%3Dy", None, "", BOB),
+    "watch one name and all others in the old way": (
+        "GET", f"{OLD_WATCH}/x?fieldSelector=metadata.name!%3Dx", None, "", BOB),
+    "watch another name in the old way": ("GET", f"{OLD_WATCH}/y", None, "", BOB),
+    "watch one name everywhere in the old way": (
+        "GET", "/api/v1/watch/secrets/x", None, "", {}),
+    "create where watches were": (
+        "POST", OLD_WATCH, {"metadata": {"name": "x"}}, "", {}),
+    "delete where watches were": ("DELETE", f"{OLD_WATCH}/x", None, "", {}),
+    "delete all where watches were": ("DELETE", OLD_WATCH, None, "", {}),
     "delete a system class": (
         "DELETE", "/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical", None, "", {}),
     "a protected group": ("POST", DEFINITIONS, definition("ships", "sea.k8s.io"), "", {}),
@@ -134,6 +146,19 @@ def test_both_answer_alike(prepared, name):
         assert theirs.get("reason") == ours.get("reason")
         if "without impersonating" not in theirs["message"]:
             assert theirs["message"] == ours["message"]
+
+
+def test_a_watch_of_one_name_in_the_old_way_shows_no_other(prepared):
+    shown = []
+    for each in prepared:
+        for name in "xy":
+            each.ask("POST", f"{DEFAULT}/secrets", {"metadata": {"name": name}})
+        path = f"{OLD_WATCH}/x?timeoutSeconds=1"
+        status, text = each.ask("GET", path, extra=BOB, plain=True)
+        events = [json.loads(line)["object"]["metadata"]["name"] for line in text.splitlines()]
+        shown.append((status, events))
+
+    assert [(200, ["x"])] * 2 == shown
 
 
 def test_tokens_go_with_their_account(prepared):

@@ -84,7 +84,8 @@ class Dispatcher:
             return await self._unstored(request)
         if request.verb not in kind.verbs and not (kind.namespaced and not request.namespace):
             raise method_not_allowed()
-        if kind.namespaced and not request.namespace and request.verb not in ("list", "watch"):
+        everywhere = request.verb in ("list", "watch") and not request.name
+        if kind.namespaced and not request.namespace and not everywhere:
             raise _elsewhere(request)
         if not kind.namespaced and request.namespace:
             if kind.custom:

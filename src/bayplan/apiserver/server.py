@@ -476,10 +476,10 @@ def _verb(method: str, name: str, query: dict[str, str], watch: bool) -> str:
         if name and not watch:
             return "get"
         return "watch" if watch or flag(query, "watch") else "list"
-    if method == "DELETE":
+    if method == "DELETE" and not watch:
         return "delete" if name else "deletecollection"
     verb = _VERBS.get(method)
-    if verb is None:
+    if verb is None or watch:  # below the old prefix nothing else is done
         raise ApiError(
             405,
             "MethodNotAllowed",

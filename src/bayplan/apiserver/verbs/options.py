@@ -30,6 +30,7 @@ SELECTOR_FACTOR = 16  # how much longer it takes to read a selector than an obje
 OBJECT_COST, TERM_COST = 1000, 50
 MAX_VERSION = 2**64 - 1
 FIELD, LABEL = "field", "label"
+NAME = "metadata.name"
 TOKEN_VERSION = "meta.k8s.io/v1"
 
 
@@ -110,7 +111,13 @@ def _selection(request: Request) -> Selection:
     fields = parse_fields(query["fieldSelector"]) if query.get("fieldSelector") else None
     if fields is not None:
         check_fields(request.kind, fields)
-    return Selection(labels, fields, fields.exact("metadata.name") if fields else None)
+    name = fields.exact(NAME) if fields else None
+    if request.name:  # of a watch below the old prefix: who may watch one object sees no other
+        if fields is None:
+            name, fields = request.name, FieldSelector(((NAME, True, request.name),))
+        elif name != request.name:
+            raise bad_request("fieldSelector metadata.name doesn't match requested name")
+    return Selection(labels, fields, name)
 
 
 class Token(msgspec.Struct, rename={"version": "v", "revision": "rv"}):
