@@ -450,6 +450,7 @@ async def test_a_forged_token_is_refused(rbac, alg):
         ({"expirationSeconds": 2**32 + 1}, 422),
         ({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "none"}}, 404),
         ({"boundObjectRef": {"kind": "ConfigMap", "apiVersion": "v1", "name": "x"}}, 400),
+        ({"boundObjectRef": {}}, 400),
     ],
 )
 async def test_what_a_token_request_may_not_ask(rbac, spec, status):

@@ -205,6 +205,14 @@ CASES = {
     "a token of a map": (
         "", "POST", f"{DEFAULT}/serviceaccounts/reader/token",
         token(boundObjectRef={"kind": "ConfigMap", "apiVersion": "v1", "name": "q"}), "", {}),
+    "a token of nothing": (
+        "", "POST", f"{DEFAULT}/serviceaccounts/reader/token", token(boundObjectRef={}), "", {}),
+    "a token of a pod of another version": (
+        "", "POST", f"{DEFAULT}/serviceaccounts/reader/token?dryRun=All",
+        token(boundObjectRef={"kind": "Pod", "apiVersion": "v2", "name": "p"}), "", {}),
+    "a token of a pod of another group": (
+        "", "POST", f"{DEFAULT}/serviceaccounts/reader/token",
+        token(boundObjectRef={"kind": "Pod", "apiVersion": "apps/v1", "name": "p"}), "", {}),
     "a token of an earlier pod": (
         "", "POST", f"{DEFAULT}/serviceaccounts/reader/token",
         token(boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": "1"}),

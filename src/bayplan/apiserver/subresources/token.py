@@ -29,7 +29,7 @@ async def issue_token(backend: Backend, request: Request, tokens: Tokens) -> Ans
     seconds = spec.setdefault("expirationSeconds", DEFAULT_SECONDS)
     _check_seconds(seconds)
     bound = Bound(request.namespace, _reference(account))
-    if spec.get("boundObjectRef"):
+    if spec.get("boundObjectRef") is not None:  # also an empty one: it must not bind to nothing
         _bind(backend, request, spec["boundObjectRef"], bound)
     now = int(backend.clock())
     claims = Claims(
@@ -89,9 +89,8 @@ def _bind(backend: Backend, request: Request, wanted: Object, bound: Bound) -> N
     """Tie a token to an object, which must exist."""
     kind, name = wanted.get("kind", ""), wanted.get("name", "")
     resource = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}.get(kind)
-    if resource is None or wanted.get("apiVersion", "v1") != "v1":
-        version = wanted.get("apiVersion", "")
-        group, _, short = version.rpartition("/")
+    group, _, short = wanted.get("apiVersion", "").rpartition("/")
+    if resource is None or group:
         raise bad_request(f"cannot bind token to object of type {group}/{short}, Kind={kind}")
     found = backend.reader.get("", resource, "" if kind == "Node" else request.namespace, name)
     if found is None:
