@@ -162,6 +162,25 @@ def test_wrong_files_say_what_to_change(tmp_path, change, text):
         load_kubeconfig(file)
 
 
+@pytest.mark.parametrize(
+    "server",
+    [
+        pytest.param("https:///x", id="no host"),
+        pytest.param("//other.example", id="no host, no scheme"),
+        pytest.param("https://:6443", id="only a port"),
+        pytest.param("https://[127.0.0.1]:6443", id="brackets around an IPv4 address"),
+        pytest.param("https://[::1", id="a bracket that is not closed"),
+        pytest.param("https://a:b", id="a port in words"),
+        pytest.param("https://a:65536", id="a port that there is not"),
+    ],
+)
+def test_an_address_that_is_none_is_refused(tmp_path, server):
+    file = write(tmp_path / "config", document("a"))
+
+    with pytest.raises(KubeconfigError, match="is no address of a server"):
+        load_kubeconfig(file, master=server)
+
+
 def test_broken_yaml_names_the_line(tmp_path):
     file = tmp_path / "config"
     file.write_text("clusters:\n- name: a\n  cluster: {server: [\n")

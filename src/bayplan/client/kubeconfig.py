@@ -18,6 +18,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import yaml
@@ -366,4 +367,16 @@ def _checked_server(server: str, source: str, cluster: Tree, user: Tree) -> str:
             f'{source}: server "{place.rpartition("@")[2]}" must not be written behind a user name '
             "and password; write them into users[].user.username and password"
         )
+    if not _is_address(server):
+        raise KubeconfigError(
+            f'{source}: server "{server}" is no address of a server; write https://HOST:PORT'
+        )
     return server.rstrip("/")
+
+
+def _is_address(server: str) -> bool:
+    try:
+        url = urlsplit(server)
+        return bool(url.hostname) and url.port != 0
+    except ValueError:  # of a port or brackets
+        return False
