@@ -10,7 +10,9 @@ from bayplan.api import yaml
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import AsgiTransport, Client, Conflict
 from bayplan.client.resources import CUSTOM_KINDS, PODS, Resource
-from bayplan.global_scheduler.dispatch import FINALIZER, Dispatcher, copies
+from bayplan.global_scheduler import dispatch
+from bayplan.global_scheduler.copies import wanted
+from bayplan.global_scheduler.dispatch import FINALIZER, Dispatcher
 from bayplan.global_scheduler.evicting import Evictions
 from bayplan.global_scheduler.kinds import ALLOCATIONS, Placeable
 from bayplan.global_scheduler.service import ConflictError
@@ -62,7 +64,7 @@ async def clients():
 
 
 def dispatcher_on(client):
-    member = SimpleNamespace(online=True, client=client)
+    member = SimpleNamespace(name="m", online=True, client=client)
     members = SimpleNamespace(by_name={"m": member}, on_change=lambda listener: None)
     return Dispatcher(client, members)
 
@@ -78,8 +80,8 @@ async def read(client, resource, name):
 
 async def test_a_copy_that_became_another_s_object_is_not_deleted():
     async with clients() as (client, other):
-        (_, copy), _ = copies(placed())
-        await client.create(MAPS, copy, "default")
+        copy, _ = wanted(placed()).values()
+        await client.create(MAPS, copy.manifest, "default")
 
         async def replace():
             await other.delete(MAPS, "web-0", "default")
@@ -88,25 +90,24 @@ async def test_a_copy_that_became_another_s_object_is_not_deleted():
         client.meanwhile = replace
 
         with pytest.raises(Conflict):
-            await dispatcher_on(client)._delete("m", copy)
+            await dispatch._delete(client, copy)
         assert "labels" not in (await read(client, MAPS, "web-0"))["metadata"]
 
 
 @pytest.mark.parametrize("uid", ["u", "another"], ids=["another group", "another allocation"])
 async def test_what_is_not_the_very_copy_is_said_and_left(uid):
     async with clients() as (client, _):
-        (_, first), (_, second) = copies(placed(uid))
-        stranger = second if uid == "u" else first
+        first, second = wanted(placed(uid)).values()
+        stranger = (second if uid == "u" else first).manifest
         stranger["metadata"]["name"] = "web-0"
         await client.create(MAPS, stranger, "default")
-        (_, copy), _ = copies(placed())
-        dispatcher, there = dispatcher_on(client), set()
+        copy, _ = wanted(placed()).values()
+        dispatcher = dispatcher_on(client)
 
-        problem = await dispatcher._create("m", copy, there, "mark")
-        await dispatcher._delete("m", copy)
+        problem = await dispatcher._ask(dispatcher._members.by_name["m"], copy, dispatch._make)
+        await dispatch._delete(client, copy)
 
         assert problem.startswith("configmaps default/web-0 is there and belongs to another")
-        assert set() == there
         assert (
             stranger["metadata"]["labels"]
             == (await read(client, MAPS, "web-0"))["metadata"]["labels"]
@@ -119,21 +120,21 @@ async def test_a_finalizer_that_another_adds_meanwhile_is_kept(keep):
         mine = [] if keep else [FINALIZER]
         body = ALLOCATION | {"metadata": {"name": "web", "finalizers": mine}}
         await other.create(ALLOCATIONS, body, "default")
-
-        async def add():
-            more = {"metadata": {"finalizers": [*mine, "example.com/other"]}}
-            await other.patch(ALLOCATIONS, "web", more, "default")
-
-        client.meanwhile = add
-        dispatcher = dispatcher_on(client)
+        dispatcher, before = dispatcher_on(client), await seen(client)
+        more = {"metadata": {"finalizers": [*mine, "example.com/other"]}}
+        await other.patch(ALLOCATIONS, "web", more, "default")
 
         with pytest.raises(Conflict):
-            await dispatcher._finalize(placed(finalizers=mine), keep=keep)
-        await dispatcher._finalize(placed(finalizers=mine), keep=keep)
+            await dispatcher._finalize(before, keep=keep)
+        await dispatcher._finalize(await seen(client), keep=keep)
 
         left = (await read(client, ALLOCATIONS, "web"))["metadata"]["finalizers"]
-        wanted = ["example.com/other", *([FINALIZER] if keep else [])]
-        assert sorted(wanted) == sorted(left)
+        right = ["example.com/other", *([FINALIZER] if keep else [])]
+        assert sorted(right) == sorted(left)
+
+
+async def seen(client):
+    return msgspec.json.decode(await client.get(ALLOCATIONS, "web", "default"), type=Placeable)
 
 
 def evictions_of(client, pod, **meta):

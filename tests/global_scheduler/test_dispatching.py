@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from bayplan.global_scheduler import dispatch
-from bayplan.global_scheduler.dispatch import GROUP_LABEL, Dispatcher, copies, left_behind
+from bayplan.global_scheduler.copies import GROUP_LABEL, dispatched, resource_of, wanted
+from bayplan.global_scheduler.dispatch import Dispatcher
 from bayplan.global_scheduler.kinds import ALLOCATIONS
 from bayplan.global_scheduler.members import Changes
 from bayplan.testing import make_pod
@@ -33,7 +34,7 @@ def member(client, *nodes, number="0", online=True):
         str(at): make_pod(f"p{at}").label({GROUP_LABEL: number}).node(node).build()
         for at, node in enumerate(nodes)
     }
-    return SimpleNamespace(client=client, online=online, by_allocation={"u": pods})
+    return SimpleNamespace(name="", client=client, online=online, by_allocation={"u": pods})
 
 
 @asynccontextmanager
@@ -42,10 +43,18 @@ async def dispatching(**members):
     async with clients() as (client, _):
         for name, given in members.items():
             members[name] = member(client, *given.pop("nodes", ()), **given)
+            members[name].name = name
         known = SimpleNamespace(by_name=members, on_change=lambda listener: None)
         body = ALLOCATION | {"metadata": {"name": "web"}}
         await client.create(ALLOCATIONS, body, "default")
         yield Dispatcher(client, known), client
+
+
+async def reconcile(dispatcher, item):
+    """Have an item that is made up looked at, as if it were the server's newest."""
+    version = (await read(dispatcher._client, ALLOCATIONS, "web"))["metadata"]["resourceVersion"]
+    meta = msgspec.structs.replace(item.metadata, resource_version=version)
+    await dispatcher._reconcile(msgspec.structs.replace(item, metadata=meta))
 
 
 @asynccontextmanager
@@ -74,50 +83,54 @@ async def at_work(dispatcher):
 )
 async def test_a_copy_is_left_until_its_successor_is_scheduled(old, new, leaves):
     async with dispatching(old=dict(old), new=dict(new)) as (dispatcher, client):
-        item = placed(["new"], ["new/0", "old/0"])
-        [(_, manifest)] = left_behind(item)
-        await client.create(MAPS, manifest, "default")
+        # one server stands for all: what leaves the old member has a name of its own
+        marks = [f"new/0/{MAP}/web-0", f"old/0/{MAP}/old-0"]
+        item = placed(["new"], marks)
+        [left] = (copy for copy in dispatched(item).values() if copy.member == "old")
+        await client.create(MAPS, left.manifest, "default")
 
-        leaving = await dispatcher._leave(item, copies(item))
+        await reconcile(dispatcher, item)
 
-        assert ([] if leaves else ["old"]) == leaving
         found = await client.list(MAPS, "default")
-        assert leaves == (b'"web-0"' not in found)
-        status = (await read(client, ALLOCATIONS, "web")).get("status", {})
-        assert ([f"new/0/{MAP}/web-0"] if leaves else None) == status.get("dispatched")
+        assert leaves == (b'"old-0"' not in found)
+        status = (await read(client, ALLOCATIONS, "web"))["status"]
+        assert marks[: 1 if leaves else 2] == status.get("dispatched", marks)
+        assert ([] if leaves else ["old"]) == [
+            one["name"] for one in status["members"] if one.get("leaving")
+        ]
 
 
 async def test_copies_of_a_group_that_is_gone_are_deleted_at_once():
     async with dispatching(old={"nodes": ["n"]}) as (dispatcher, client):
         item = placed([], ["old/0", "old/3"])
-        for _, manifest in left_behind(item):
-            await client.create(MAPS, manifest, "default")
+        for copy in dispatched(item).values():
+            await client.create(MAPS, copy.manifest, "default")
 
-        assert [] == await dispatcher._leave(item, copies(item))
+        await reconcile(dispatcher, item)
+
         assert b'"web-' not in await client.list(MAPS, "default")
 
 
 async def test_a_member_that_is_no_longer_known_keeps_nobody_waiting():
     async with dispatching() as (dispatcher, client):
-        item = placed([], ["gone/0"])
+        await reconcile(dispatcher, placed([], ["gone/0"]))
 
-        assert [] == await dispatcher._leave(item, copies(item))
         assert [] == (await read(client, ALLOCATIONS, "web"))["status"]["dispatched"]
 
 
 @pytest.mark.parametrize("known", [True, False])
 async def test_a_member_that_is_away_or_unknown_gets_no_copy_and_is_no_problem(known):
     async with dispatching(**({"m": {"online": False}} if known else {})) as (dispatcher, client):
-        [(_, manifest)] = copies(placed(["m"], []))
-        there = set()
+        await reconcile(dispatcher, placed(["m"], []))
 
-        assert "" == await dispatcher._create("m", manifest, there, "mark")
-        assert set() == there
+        members = (await read(client, ALLOCATIONS, "web"))["status"].get("members", [])
+        assert [None] * known == [one.get("problem") for one in members]
+        assert [[{"name": "web-0", "there": False}]] * known == [one["objects"] for one in members]
         assert b'"web-0"' not in await client.list(MAPS, "default")
 
 
 async def test_a_name_that_another_has_is_tried_again(monkeypatch):
-    monkeypatch.setattr(dispatch, "TAKEN_RETRY", 0.01)
+    monkeypatch.setattr(dispatch, "RETRY_SECONDS", 0.01)
     async with dispatching(m={}) as (dispatcher, client):
         await client.create(MAPS, {"metadata": {"name": "web-0"}}, "default")
         status = {"status": {"groups": [{"cluster": "m"}]}}
@@ -196,14 +209,14 @@ async def test_what_is_wrong_is_told_of_a_new_allocation_of_the_same_name_too():
 async def test_copies_go_with_an_allocation_whose_template_names_another_namespace_by_now():
     async with dispatching(m={}) as (dispatcher, client):
         item = placed(["m"], ["m/0", "m/1"])
-        for _, manifest in (*copies(item), *left_behind(item)):
-            await client.create(MAPS, manifest, "default")
+        for copy in dispatched(item).values():
+            await client.create(MAPS, copy.manifest, "default")
         template = item.value("spec", "template")
         template["metadata"]["namespace"] = "kube-system"
         with_template(item, template)
         going = msgspec.structs.replace(item.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
 
-        await dispatcher._reconcile("k", msgspec.structs.replace(item, metadata=going))
+        await reconcile(dispatcher, msgspec.structs.replace(item, metadata=going))
 
         assert b'"web-' not in await client.list(MAPS, "default")
 
@@ -230,20 +243,39 @@ async def test_a_copy_goes_whose_template_became_another(template, mark):
     """Its room is the successor's: it waits for none in the same member."""
     async with dispatching(m={"nodes": ["n", ""]}) as (dispatcher, client):
         item = placed(["m"], ["m/0", "gone/5/no kind/web-5", f"gone/x/{MAP}/web-x"])
-        await dispatcher._reconcile("k", item)
+        await reconcile(dispatcher, item)
         [noted] = (await read(client, ALLOCATIONS, "web"))["status"]["dispatched"]
         assert f"m/0/{MAP}/web-0" == noted
-        await dispatcher._reconcile("k", with_template(placed(["m"], [noted]), template))
+        await reconcile(dispatcher, with_template(placed(["m"], [noted]), template))
 
         assert b'"web-0"' not in await client.list(MAPS, "default")
         assert [mark] == (await read(client, ALLOCATIONS, "web"))["status"]["dispatched"]
         back = placed(["m"], [mark])
-        await dispatcher._reconcile("k", back)
+        await reconcile(dispatcher, back)
         assert b'"web-0"' in await client.list(MAPS, "default")
 
 
+@pytest.mark.parametrize(
+    ("kind", "plural"),
+    [
+        ("Pod", "pods"),
+        ("StatefulSet", "statefulsets"),
+        ("NetworkPolicy", "networkpolicies"),
+        ("Gateway", "gateways"),
+        ("Ingress", "ingresses"),
+        ("Mailbox", "mailboxes"),
+        ("Mesh", "meshes"),
+        ("Endpoints", "endpoints"),
+    ],
+)
+def test_how_the_resource_of_a_kind_is_called(kind, plural):
+    assert plural == resource_of({"kind": kind}).plural
+
+
 def test_a_copy_stays_whose_template_names_another_version_of_its_kind():
-    assert [] == left_behind(placed(["m"], ["m/0/ConfigMap.v0/web-0"]))
+    item = placed(["m"], ["m/0/ConfigMap.v0/web-0"])
+
+    assert wanted(item).keys() == dispatched(item).keys()
 
 
 @pytest.mark.parametrize("template", ["text", MAP_OF_ANOTHER_NAME, None])
@@ -277,19 +309,18 @@ async def test_what_was_wrong_with_a_template_is_told_until_it_is_corrected():
 
 
 async def test_what_goes_wrong_with_one_allocation_is_tried_again_beside_the_others(monkeypatch):
-    """A member that answers what is no object, for one."""
-    monkeypatch.setattr(dispatch, "TAKEN_RETRY", 0.01)
+    monkeypatch.setattr(dispatch, "RETRY_SECONDS", 0.01)
     async with dispatching(m={}) as (dispatcher, client):
         status = {"status": {"groups": [{"cluster": "m"}]}}
         await client.patch_status(ALLOCATIONS, "web", status, "default", kind="merge")
-        create, failing = dispatcher._create, [msgspec.DecodeError("no JSON")]
+        ask, failing = dispatcher._ask, [ValueError("never thought of")]
 
-        async def created(*arguments):
+        async def asked(*arguments):
             if failing:
                 raise failing.pop()
-            return await create(*arguments)
+            return await ask(*arguments)
 
-        monkeypatch.setattr(dispatcher, "_create", created)
+        monkeypatch.setattr(dispatcher, "_ask", asked)
         async with at_work(dispatcher) as running:
             while not await reported(client, "objects"):
                 assert not running.done()

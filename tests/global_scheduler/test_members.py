@@ -14,7 +14,7 @@ from bayplan.client import AsgiTransport, Client
 from bayplan.client.resources import CUSTOM_KINDS, DEPLOYMENTS, NODES, PODS, Resource
 from bayplan.config.gates import DEFAULT_GATES
 from bayplan.config.load import default_config
-from bayplan.global_scheduler.dispatch import copies
+from bayplan.global_scheduler.copies import wanted
 from bayplan.global_scheduler.draining import drain
 from bayplan.global_scheduler.kinds import ALLOCATIONS, Meta, Placeable
 from bayplan.global_scheduler.run import Options, running
@@ -388,12 +388,12 @@ def placed(groups, template):
 
 def test_every_group_of_a_placed_allocation_has_a_copy_in_its_member():
     groups = [{"cluster": "m1"}, {"site": "no member"}, {"cluster": "m2"}]
-    found = copies(placed(groups, {"kind": "Deployment", "metadata": {"name": "web"}}))
+    found = wanted(placed(groups, {"kind": "Deployment", "metadata": {"name": "web"}}))
 
     assert [("m1", "web-0"), ("m2", "web-2")] == [
-        (member, manifest["metadata"]["name"]) for member, manifest in found
+        (copy.member, copy.name) for copy in found.values()
     ]
-    assert [] == copies(placed("none yet", {})) == copies(placed(groups, "no template"))
+    assert {} == wanted(placed("none yet", {})) == wanted(placed(groups, "no template"))
 
 
 @pytest.mark.parametrize(
@@ -406,7 +406,7 @@ def test_every_group_of_a_placed_allocation_has_a_copy_in_its_member():
     ],
 )
 def test_what_a_go_program_writes_as_null_is_nothing(nothing):
-    [(_, manifest)] = copies(placed([{"cluster": "m"}], {"kind": "Deployment"} | nothing))
+    [(_, manifest)] = wanted(placed([{"cluster": "m"}], {"kind": "Deployment"} | nothing)).values()
 
     assert "a-0" == manifest["metadata"]["name"]
     labels = manifest["metadata"]["labels"]
