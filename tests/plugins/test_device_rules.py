@@ -1,14 +1,18 @@
 """Rules about devices one by one: tolerations, amounts, limits, constraints, and their words."""
 
+from itertools import combinations, product
+
 import pytest
 
 from bayplan import api
 from bayplan.api import Device, DeviceRequestDetail, convert, quantity
-from bayplan.api.devices import DeviceTaint, DeviceToleration
+from bayplan.api.devices import DeviceConstraint, DeviceTaint, DeviceToleration
 from bayplan.config import FeatureGates
 from bayplan.engine.replay import decide
 from bayplan.framework import QueueingHint
 from bayplan.plugins.dynamic_resources import allocator
+from bayplan.plugins.dynamic_resources.constraints import Constraints, attribute
+from bayplan.plugins.dynamic_resources.pools import Features, Offer
 from bayplan.plugins.dynamic_resources.requests import _tolerates, class_problem, consumption
 from bayplan.testing import (
     make_device,
@@ -453,3 +457,50 @@ def test_a_claim_that_was_made_for_the_pod_is_worth_a_try(changed, told):
     waiting = make_pod().device_template("t").build()
 
     assert told is hint(Cluster(made), "Pod", waiting, waiting, changed.build())
+
+
+def test_a_choice_that_leaves_later_requests_too_few_is_left_at_once(monkeypatch):
+    monkeypatch.setattr(allocator, "STEP_LIMIT", 100)
+    claim = make_resource_claim("c").first_of(
+        "r0", big=request("gpu", count=20), few=request("gpu")
+    )
+    claim.exactly("r1", request("gpu", count=5)).exactly("r2", request("gpu", count=10))
+    cluster = Cluster(node_of(40), claim, nodes=("a",))
+
+    assert {"a": ""} == cluster.filter(pod_with("c"))[2]
+
+
+@pytest.mark.parametrize("modern", [True, False], ids=["1.37", "1.36"])
+def test_what_is_known_of_distinct_devices(modern):
+    """Every order in which devices of two requests come, and the last one goes again."""
+    rule = DeviceConstraint(distinct_attribute=f"{DRIVER}/model")
+    item = make_slice("s", *(make_device(v, {"model": v}) for v in "xy")).build()
+    offers = {device.name: Offer(item, device, (), Features()) for device in item.spec.devices}
+    steps = [*product(("r0/a", "r1"), "xy"), None]
+    for length in range(1, 6):
+        for chosen in product(steps, repeat=length):
+            constraints, held, last = Constraints([rule], modern=modern), [], {}
+            for step in chosen:
+                if step is None:
+                    if held:
+                        label, _ = held.pop()
+                        constraints.remove(label)
+                        last.pop(label, None)
+                    continue
+                known = [value for _, value in held] if modern else last.values()
+                fits = step[1] not in known
+                assert fits == constraints.add(step[0], offers[step[1]]), (chosen, step)
+                if fits:
+                    held.append(step)
+                    last[step[0]] = step[1]
+
+
+def test_values_of_different_types_are_not_the_same():
+    values = [{"version": "1"}, {"string": "1"}, {"int": 1}, {"bool": True}]
+    devices = [{"name": f"d{n}", "attributes": {"x": v}} for n, v in enumerate(values * 2)]
+    item = make_slice("s", *devices).build()
+    offers = [Offer(item, device, (), Features()) for device in item.spec.devices]
+    found = [attribute(offer, f"{DRIVER}/x") for offer in offers]
+
+    assert found[:4] == found[4:]
+    assert all(a != b for a, b in combinations(found[:4], 2))

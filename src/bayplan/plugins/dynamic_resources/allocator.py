@@ -32,7 +32,10 @@ class InvalidPools(BayplanError):
 
 
 class _TooMany(Exception):
-    """A claim would hold too many devices, whichever of them a request takes."""
+    """A claim would hold too many devices, whichever of them a request takes.
+
+    An earlier request of the claim has a smaller choice then, or the claim had been refused.
+    """
 
 
 class Picked(NamedTuple):
@@ -152,14 +155,7 @@ class Search:
         return place is None or place.holds(self._node.name, self._node.labels)
 
     def _claim(self, number: int) -> bool:
-        if number == len(self._claims):
-            return True
-        mark = len(self._picked)
-        try:
-            return self._request(number, 0)
-        except _TooMany:  # an earlier claim may leave this one something smaller
-            self._back_to(mark)
-            return False
+        return number == len(self._claims) or self._request(number, 0)
 
     def _request(self, claim: int, number: int) -> bool:
         requests = self._claims[claim].requests
@@ -285,7 +281,7 @@ class Search:
         held, taken = self._held.get(offer.id, ()), self._books.consumed(offer.id)
         for name, amount in consumed.items():
             used = taken.get(name, 0)
-            used += sum(quantity.nanos((item.consumed or {}).get(name, 0)) for item in held)
+            used += sum(quantity.nanos(item.consumed[name]) for item in held if item.consumed)
             if used + quantity.nanos(amount) > quantity.nanos(offer.device.capacity[name].value):
                 return False
         return True

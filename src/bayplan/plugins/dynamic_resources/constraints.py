@@ -67,7 +67,7 @@ class _Constraint:
         if value is None:
             return False
         if self._same:
-            allowed = all(other == value for _, other in self._values[:1])
+            allowed = all(other == value for _, other in self._values)
         else:
             allowed = all(other != value for _, other in self._values)
         if allowed:

@@ -64,7 +64,7 @@ class Counters:
 
 def _subtract(left: dict[Key, int], needs: dict[Key, int], times: int) -> None:
     for key, amount in needs.items():
-        left[key] = left.get(key, 0) - times * amount
+        left[key] -= times * amount
 
 
 def _needs(offer: Offer) -> dict[Key, int]:
