@@ -18,6 +18,7 @@ from bayplan.global_scheduler.files import (
     read_conf,
     read_policy,
 )
+from tests.global_scheduler.fuzz import SAMPLE
 
 
 def conf(folder: Path, text: str) -> tuple[Conf, list[str]]:
@@ -71,6 +72,30 @@ def test_a_file_that_is_not_there_or_no_yaml_is_a_problem(tmp_path: Path) -> Non
     assert "edgecloud_policy.yaml: cannot be read: No such file or directory" in told[1]
     assert told[2].startswith("conf.yaml: yaml: line ")
     assert 3 == len(told)
+
+
+EMPTY = {
+    "conf.yaml": "# nothing yet\n",
+    "edgecloud_policy.yaml": "",
+    "sites.json": "",
+    "site_nodes.json": " ",
+    "flavors.json": "null",
+    "quotas.json": "",
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_a_file_that_is_being_written_does_not_say_that_there_is_nothing(
+    tmp_path: Path, name: str
+) -> None:
+    """Who empties a file before it is filled again takes no site, limit or filter away."""
+    for source in SAMPLE.iterdir():
+        (tmp_path / source.name).write_bytes(source.read_bytes())
+    must_load(tmp_path)
+    (tmp_path / name).write_text(EMPTY[name])
+
+    with pytest.raises(ConfigError, match=f"^{name}: is empty"):
+        must_load(tmp_path)
 
 
 def test_a_policy_is_read_from_where_conf_says_or_beside_it(tmp_path: Path) -> None:

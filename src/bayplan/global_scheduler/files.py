@@ -124,7 +124,9 @@ def document(path: Path, problems: list[Problem]) -> Fields | None:
     except BayplanError as cause:
         problems.append(Problem("", str(cause), path.name))
     else:
-        return Fields(data, problems, file=path.name)
+        if data is not None:
+            return Fields(data, problems, file=path.name)
+        problems.append(Problem("", "is empty", path.name))  # perhaps it is just being written
     return None
 
 
