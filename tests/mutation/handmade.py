@@ -67,10 +67,10 @@ FAULTS = (
         "apiserver/test_eviction.py",
     ),
     Fault(
-        "the writer's epoch guard is off",
+        "what builds on a write that failed is done",
         "store/sqlite_writer.py",
-        "if writes[0].epoch <= self._failed_epoch:",
-        "if False:",
+        "any(before.lost for before in write.after)",
+        "False",
         "store/test_durability.py",
     ),
     Fault(

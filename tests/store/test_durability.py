@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bayplan.store import Conflict, SqliteStore, StoreError
+from bayplan.store import Conflict, Event, KeyValue, SqliteStore, StoreError
 from bayplan.store.sqlite_file import FILE_NAME, SqliteFile
 from bayplan.store.sqlite_writer import Write, Writer
 
@@ -94,6 +94,9 @@ async def test_who_lost_against_what_can_be_read_is_told_at_once(tmp_path: Path)
     assert early
 
 
+CREATE = Event(KeyValue("/a", b"", 4, 4), None, False)
+
+
 class FailingFile(SqliteFile):
     """Fails the first commit after `break_next`, as a disk does that is full for a moment."""
 
@@ -107,27 +110,27 @@ class FailingFile(SqliteFile):
 
 
 async def test_a_write_that_was_checked_against_a_failed_one_is_refused(tmp_path: Path) -> None:
-    """It comes in a batch of its own, when the disk works again: only its epoch tells."""
+    """It comes in a batch of its own, when the disk works again, as does one that builds on it."""
     file = FailingFile(tmp_path)
-    told: list[tuple[int, StoreError | None]] = []
-    loop = asyncio.get_running_loop()
+    told: list[tuple[int, str]] = []
     heard = asyncio.Event()
 
     def report(requests, problem):
-        told.extend((request.revision, problem) for request in requests)
+        told.extend((request.revision, str(problem)) for request in requests)
         heard.set()
 
-    writer = Writer(file, loop, report)
-    for revision, epoch in ((2, 0), (3, 0), (4, 1)):
-        file.broken = revision == 2
-        writer.submit([Write(revision, (), epoch)])
+    writer = Writer(file, asyncio.get_running_loop(), report)
+    failed = Write(2, [CREATE])
+    builds = Write(3, [CREATE], [failed])
+    file.broken = True
+    for write in (failed, builds, Write(4, [CREATE]), Write(5, [CREATE], [builds])):
+        writer.submit([write])
         await heard.wait()
         heard.clear()
     await writer.stop()
 
-    assert [2, 3, 4] == [revision for revision, _ in told]
-    said = ["writing to disk: disk I/O error", "writing to disk: a write before it failed", "None"]
-    assert said == [str(problem) for _, problem in told]
+    undone = "writing to disk: a write before it failed"
+    assert [(2, "writing to disk: disk I/O error"), (3, undone), (4, "None"), (5, undone)] == told
 
 
 async def test_after_a_failed_commit_the_store_writes_again(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from bayplan.store import (
     Check,
+    Conflict,
     Delete,
     Event,
     Full,
@@ -392,7 +393,7 @@ class HeldFile(SqliteFile):
 
 
 def _write(revision: int) -> Write:
-    return Write(revision, [Event(KeyValue("/a", b"", 2, revision), None, False)], 0)
+    return Write(revision, [Event(KeyValue("/a", b"", 2, revision), None, False)])
 
 
 @pytest.mark.parametrize(
@@ -517,5 +518,5 @@ async def test_what_was_checked_against_an_object_that_a_full_disk_refuses_is_no
     )
     await store.close()
 
-    assert [Full] * 2 == [type(each) for each in told]
+    assert [Full, Conflict] == [type(each) for each in told]
     assert [old] == sqlite_file.read(tmp_path).items

@@ -8,8 +8,8 @@ and the cost of the sync to disk is shared by everyone who waits for it.
 
 A write that loses against one still on its way waits for that one first: a conflict is only
 reported against what can be read. Then it comes before whoever won, so nobody loses for ever. When
-a commit fails, those behind it are made again, since they may build on it; revisions are skipped,
-and the store goes on. A full disk refuses what takes room and commits the rest of a batch.
+a commit fails, what builds on it is made again; revisions are skipped, and the store goes on. A
+full disk refuses what takes room and commits the rest of a batch.
 
 It does not serve several processes: the directory is locked.
 """
@@ -34,13 +34,13 @@ from bayplan.store.sqlite_writer import (
     Write,
     Writer,
     Writing,
+    sound,
 )
 from bayplan.store.table import Table, TableStore, build
 from bayplan.supervised import to_its_end
 
 MakeWriter = Callable[[SqliteFile, asyncio.AbstractEventLoop, Report], Writing]
 MAX_OPS = 1 << SEQUENCE_BITS  # operations in one transaction
-ATTEMPTS = 16  # of a write that fails only because of others before it
 COMPACT_EVERY = 10_000  # revisions that fell out of memory before the file is compacted too
 
 
@@ -55,9 +55,9 @@ class SqliteStore(TableStore):
         self._on_disk_compacted = loaded.compacted
         self._loop = asyncio.get_running_loop()
         self._overlay: dict[str, tuple[Event, Write]] = {}  # the newest write on its way, by key
+        self._pending: dict[Write, None] = {}  # all of them, in order
         self._batch: list[Request] = []
         self._in_flight = 0
-        self._epoch = 0
         self._closing: asyncio.Future[None] | None = None
         self._idle: asyncio.Future[None] | None = None
         self._writer = writer(file, self._loop, self._finish)
@@ -95,16 +95,14 @@ class SqliteStore(TableStore):
     async def transact(self, ops: Sequence[Op]) -> list[KeyValue]:
         if len(ops) > MAX_OPS:
             raise StoreError(f"a transaction of {len(ops)} operations; at most {MAX_OPS} fit")
-        for left in reversed(range(ATTEMPTS)):
+        while True:
             events = await self._built(ops)
             try:
                 if events:
-                    await self._submit(events, [op.key for op in ops])
-                break
+                    await self._submit(ops, events)
+                return [event.kv for event in events]
             except Undone:
-                if not left:
-                    raise
-        return [event.kv for event in events]
+                pass
 
     async def _built(self, ops: Sequence[Op]) -> list[Event]:
         """Return what the operations change, on top of all that is on its way."""
@@ -149,8 +147,10 @@ class SqliteStore(TableStore):
             return self._table.get(key)
         return None if pending[0].deleted else pending[0].kv
 
-    def _submit(self, events: Sequence[Event], checked: Sequence[str]) -> asyncio.Future[None]:
-        write = Write(self._next, events, self._epoch, checked)
+    def _submit(self, ops: Sequence[Op], events: Sequence[Event]) -> asyncio.Future[None]:
+        after = [self._overlay[op.key][1] for op in ops if op.key in self._overlay]
+        write = Write(self._next, events, after)
+        self._pending[write] = None
         self._next += 1
         for event in events:
             self._overlay[event.kv.key] = (event, write)
@@ -175,6 +175,9 @@ class SqliteStore(TableStore):
             if isinstance(request, Write):
                 self._finish_write(request, problem)
             _settle(request.done, problem)
+        if problem:  # let nothing build on what builds on these
+            left = sound(self._pending)
+            self._overlay = {event.kv.key: (event, each) for each in left for event in each.events}
         if self._history.compacted - self._on_disk_compacted >= COMPACT_EVERY and not self._closed:
             self._compact_file(self._history.compacted)
         if self._idle is not None and not self._in_flight:
@@ -182,13 +185,11 @@ class SqliteStore(TableStore):
             self._idle = None
 
     def _finish_write(self, write: Write, problem: StoreError | None) -> None:
+        del self._pending[write]
+        write.after = ()
         if not problem:
             self._table.commit(write.revision, write.events)
             self._drop_overlay(write)
-        elif write.epoch == self._epoch:
-            # All that is on its way may build on this, and the writer refuses it.
-            self._epoch += 1
-            self._overlay.clear()
         write.wake_rivals()
 
     def _drop_overlay(self, write: Write) -> None:

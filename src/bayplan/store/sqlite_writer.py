@@ -10,7 +10,7 @@ import asyncio
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Protocol, TypeAlias
 
@@ -29,19 +29,19 @@ WRITING = "writing to disk"
 class Write:
     """One transaction on its way to disk.
 
-    `epoch` counts failed commits: after one, the writer refuses the requests of that epoch, because
-    they were checked against writes that never happened. `checked` are keys that it looked at.
+    `after` are those that it was checked against, on their way too: if one of them is `lost`, this
+    is lost as well, because what it saw never happened.
     """
 
-    __slots__ = ("checked", "done", "epoch", "events", "revision", "rivals")
+    __slots__ = ("after", "done", "events", "lost", "revision", "rivals")
 
     def __init__(
-        self, revision: int, events: Sequence[Event], epoch: int, checked: Iterable[str] = ()
+        self, revision: int, events: Sequence[Event], after: Collection[Write] = ()
     ) -> None:
         self.revision = revision
         self.events = events
-        self.checked = checked
-        self.epoch = epoch
+        self.after = after
+        self.lost = False
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Those who lost against this write, in order. Not `done`: its caller may cancel that.
         self.rivals: list[asyncio.Future[None]] = []
@@ -79,7 +79,7 @@ class Probe:
 
 
 class Undone(StoreError):
-    """Nothing of a write was written, as one before it failed: it can be made again."""
+    """Nothing of a write was written, as one that it builds on failed: make it again."""
 
 
 Request: TypeAlias = Write | Compact | Probe
@@ -91,7 +91,6 @@ class Commits:
 
     def __init__(self, file: SqliteFile) -> None:
         self.file = file
-        self._failed_epoch = -1
 
     def work(
         self, requests: Sequence[Request]
@@ -113,24 +112,30 @@ class Commits:
     def _commit(
         self, writes: Sequence[Write]
     ) -> Iterator[tuple[Sequence[Write], StoreError | None]]:
-        if writes[0].epoch <= self._failed_epoch:
-            self._failed_epoch = writes[-1].epoch
-            yield writes, Undone(f"{WRITING}: a write before it failed")
-            return
-        problem = self._write(writes)
+        tried = sound(writes)
+        problem = self._write(tried)
+        refused = [] if problem is None else tried
         if isinstance(problem, Full):
-            rest = _sparing(writes)
-            if 0 < len(rest) < len(writes) and self._write(rest) is None:
-                yield rest, None
-                writes = [write for write in writes if write not in rest]
+            growing = [write for write in tried if any(map(takes_room, write.events))]
+            _lose(growing)
+            if self._write(sound(tried)) is None:
+                refused = growing
         if problem is not None:
-            self._failed_epoch = writes[-1].epoch
-            log.error("writing the store failed", err=str(problem), requests=len(writes))
-        yield writes, problem
+            log.error("writing the store failed", err=str(problem), requests=len(refused))
+        _lose(refused)
+        done = sound(tried)
+        told = {*done, *refused}
+        if done:
+            yield done, None
+        if refused:
+            yield refused, problem
+        if undone := [write for write in writes if write not in told]:
+            yield undone, Undone(f"{WRITING}: a write before it failed")
 
     def _write(self, writes: Sequence[Write]) -> StoreError | None:
         try:
-            self.file.write(list(chain.from_iterable(write.events for write in writes)))
+            if writes:
+                self.file.write(list(chain.from_iterable(write.events for write in writes)))
         except (sqlite3.Error, Full) as error:
             return _problem(error)
         return None
@@ -147,18 +152,19 @@ class Commits:
         return None
 
 
-def _sparing(writes: Sequence[Write]) -> list[Write]:
-    """Return those that a full disk still takes, and that build on none that it refuses."""
-    refused: set[str] = set()
+def sound(writes: Iterable[Write]) -> list[Write]:
+    """Return the writes of which nothing is lost that they build on."""
     found = []
     for write in writes:
-        keys = {event.kv.key for event in write.events}
-        builds = not refused.isdisjoint(keys) or not refused.isdisjoint(write.checked)
-        if builds or any(map(takes_room, write.events)):
-            refused |= keys
-        else:
+        write.lost = write.lost or any(before.lost for before in write.after)
+        if not write.lost:
             found.append(write)
     return found
+
+
+def _lose(writes: Iterable[Write]) -> None:
+    for write in writes:
+        write.lost = True
 
 
 def _problem(error: sqlite3.Error | Full) -> StoreError:
