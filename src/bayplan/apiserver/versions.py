@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bayplan.apiserver.aside import aside_of, cut, size_of
 from bayplan.apiserver.codec import Codec, Object, encode_value, mark, split_mark
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 Cache = dict[object, Any]
-Made = dict[int, Event]
+Made: TypeAlias = "asyncio.Task[list[Event]]"
 Taken = list[tuple[str, Object]]
 BATCH = 1024 * 1024  # bytes of objects in one review
 
@@ -101,31 +101,29 @@ class Versions:
             return batch
         key = ("converted", codec.kind.api_version)
         caches = [cache_of(event) for event in batch]
-        new = [event for event, cache in zip(batch, caches, strict=True) if key not in cache]
+        new = [each for each in zip(batch, caches, strict=True) if key not in each[1]]
         if new:
-            task = asyncio.ensure_future(self._events(codec, new))
+            task = asyncio.ensure_future(self._events(codec, [event for event, _ in new]))
             task.add_done_callback(_heard)
-            for cache in caches:
-                cache.setdefault(key, task)
-        made: dict[int, Event] = {}
+            for place, (_, cache) in enumerate(new):
+                cache[key] = task, place
+        places: list[tuple[Made, int]] = [cache[key] for cache in caches]
         try:
-            for each in {cast("asyncio.Task[Made]", cache[key]) for cache in caches}:
-                made |= await asyncio.shield(each)
+            for each in {task for task, _ in places}:
+                await asyncio.shield(each)
         except ApiError:
             for cache in caches:  # whoever comes next asks again
                 cache.pop(key, None)
             raise
-        return [made[id(event)] for event in batch]
+        return [task.result()[place] for task, place in places]
 
-    async def _events(self, codec: Codec, batch: list[Event]) -> Made:
+    async def _events(self, codec: Codec, batch: list[Event]) -> list[Event]:
         items = [kv for event in batch for kv in (event.kv, event.prev) if kv is not None]
         shown = iter(await self.shown(codec, items))
-        made = {}
-        for event in batch:
-            kv = next(shown)
-            prev = next(shown) if event.prev is not None else None
-            made[id(event)] = Event(kv, prev, event.deleted)
-        return made
+        return [
+            Event(next(shown), next(shown) if event.prev is not None else None, event.deleted)
+            for event in batch
+        ]
 
 
 def _taken_apart(codec: Codec, converter: Converter, items: list[KeyValue]) -> Taken:
@@ -149,7 +147,7 @@ def _put_together(items: list[KeyValue], taken: Taken) -> list[KeyValue]:
     ]
 
 
-def _heard(task: asyncio.Task[Made]) -> None:
+def _heard(task: Made) -> None:
     """Nobody may be left to hear that it failed."""
     if not task.cancelled():
         task.exception()
