@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayplan.global_scheduler.retry import FIRST, FLUSH, LIMIT, RetryQueue
+from tests.effort import at_most
 
 
 def test_in_order_of_arrival_and_each_once():
@@ -42,6 +43,19 @@ def test_a_hint_counts_when_the_backoff_is_over(hinted, due):
 
     assert due == queue.next_time()
     assert [None, "a", None] == [queue.pop(now) for now in (due - 0.001, due, due + FLUSH)]
+
+
+def test_a_thousand_hints_cost_what_waits_no_more_than_one():
+    """Everything that is released anywhere is a hint."""
+    queue = RetryQueue()
+    for number in range(1000):
+        queue.fail(f"a{number}", 0.0)
+
+    with at_most(20):
+        for _ in range(2000):
+            queue.hint(0.0)
+
+    assert 2000 == len(queue._timers)
 
 
 def test_a_change_makes_it_due_at_once_and_what_is_gone_is_not_tried():

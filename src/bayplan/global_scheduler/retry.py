@@ -2,7 +2,8 @@
 
 A new or changed object is due at once. One that could not be placed waits 1, 2, 4, 8, 10, 10 …
 seconds; a hint (capacity came free, the inventory changed) makes those that have waited out their
-backoff due, and without any hint all are tried again after a while. Time is an argument.
+backoff due, and without any hint all are tried again after a while. Time is an argument, and does
+not go back. Hints may come by the thousand: only the first after a try does anything.
 """
 
 import heapq
@@ -17,7 +18,10 @@ class RetryQueue:
     def __init__(self) -> None:
         self._due: dict[str, None] = {}
         self._attempts: dict[str, int] = {}
-        self._parked: dict[str, tuple[float, float]] = {}
+        self._parked: dict[str, float] = {}
+        """When each is due."""
+        self._backoff: dict[str, float] = {}
+        """Of those that no hint has reached, until when they wait whatever comes."""
         self._timers: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
@@ -25,35 +29,43 @@ class RetryQueue:
 
     def add(self, key: str) -> None:
         """A new or changed object: due at once."""
-        self._parked.pop(key, None)
+        self._unpark(key)
         self._due[key] = None
+
+    def _unpark(self, key: str) -> None:
+        self._parked.pop(key, None)
+        self._backoff.pop(key, None)
 
     def forget(self, key: str) -> None:
         """The object is gone, or was placed."""
         self._due.pop(key, None)
-        self._parked.pop(key, None)
+        self._unpark(key)
         self._attempts.pop(key, None)
 
     def fail(self, key: str, now: float) -> float:
         """The object could not be placed; returns the seconds until it may be tried again."""
         attempts = self._attempts[key] = self._attempts.get(key, 0) + 1
         wait = min(FIRST * float(2 ** (attempts - 1)), LIMIT)
-        self._parked[key] = (now + wait, now + FLUSH)
-        heapq.heappush(self._timers, (now + FLUSH, key))
+        self._backoff[key] = now + wait
+        self._park(key, now + FLUSH)
         return wait
+
+    def _park(self, key: str, due: float) -> None:
+        self._parked[key] = due
+        heapq.heappush(self._timers, (due, key))
 
     def hint(self, now: float) -> None:
         """Something changed that may help: those parked become due after their backoff."""
-        for key, (ready, _) in list(self._parked.items()):
-            self._parked[key] = (ready, max(ready, now))
-            heapq.heappush(self._timers, (max(ready, now), key))
+        for key, ready in self._backoff.items():
+            self._park(key, max(ready, now))
+        self._backoff.clear()
 
     def pop(self, now: float) -> str | None:
         """The next object to try."""
         while self._timers and self._timers[0][0] <= now:
             _, key = heapq.heappop(self._timers)
-            if key in self._parked and self._parked[key][1] <= now:
-                del self._parked[key]
+            if key in self._parked and self._parked[key] <= now:
+                self._unpark(key)
                 self._due[key] = None
         if not self._due:
             return None
