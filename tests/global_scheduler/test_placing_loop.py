@@ -153,6 +153,19 @@ def test_a_stack_is_placed_once_and_told_once():
     assert record.of_object
 
 
+def test_what_waits_does_not_wait_for_a_clock_that_is_set_back():
+    async def scene(cluster):
+        cluster.put("big", ROOM + 1)
+        await asyncio.sleep(1)
+        cluster.now = lambda: asyncio.get_running_loop().time() - 3600
+        cluster.placing._clock = cluster.now
+        await asyncio.sleep(70)
+
+    cluster = play(scene)
+    assert 2 == len(cluster.told)
+    assert "1969-12-31T23:01:00.000000Z" == cluster.events[1]["eventTime"]
+
+
 def test_what_does_not_fit_is_told_and_tried_again_after_a_minute_without_any_hint():
     async def scene(cluster):
         cluster.put("big", ROOM + 1)

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import time
+import uuid
 from contextlib import AsyncExitStack
 from types import SimpleNamespace
 
@@ -15,6 +17,7 @@ from bayplan.errors import BayplanError, ConfigError
 from bayplan.global_scheduler import files, run
 from bayplan.global_scheduler.ask import ask_what_if
 from bayplan.global_scheduler.members import read_members
+from bayplan.global_scheduler.request import read_allocation
 from bayplan.global_scheduler.run import Options, running
 from bayplan.listening import listen
 from bayplan.store import MemoryStore
@@ -159,6 +162,40 @@ async def test_files_that_are_as_they_were_are_read_again_after_a_failure(conf, 
         await wait_for(lambda: scheduler.service.table.count == 1)
 
         assert before == scheduler.base
+
+
+async def test_a_clock_that_is_set_forward_makes_no_site_lost(conf, monkeypatch):
+    """A site that has just gone offline is not one that was for an hour."""
+    monkeypatch.setattr("bayplan.global_scheduler.draining.LOOK_EVERY", 0.01)
+    body = json.loads((conf / "sites.json").read_text())
+    body["sites"].append(body["sites"][0] | {"id": "site2"})
+    (conf / "sites.json").write_text(json.dumps(body))
+    with (conf / "conf.yaml").open("a") as file:
+        file.write("replace_lost_after_seconds: 3600\n")
+    jump, now, looks = [0.0], time.time, []
+    monkeypatch.setattr(time, "time", lambda: now() + jump[0])
+    async with running(options(conf, store="memory")) as scheduler:
+        lost = run.Lost._lost
+        monkeypatch.setattr(run.Lost, "_lost", lambda one: looks.append(lost(one)) or looks[-1])
+        table = scheduler.service.table
+        wanted, problems = read_allocation(
+            json.loads(BODY),
+            flavors=table.flavors,
+            volume_types=table.volume_types,
+            new_id=str(uuid.uuid4()),
+        )
+        assert not problems
+        record = await scheduler.service.create(wanted)
+        here = record.groups[0].selected.node_id
+        next(site for site in body["sites"] if site["id"] == here)["status"] = "Offline"
+        (conf.parent / "new").write_text(json.dumps(body))
+        (conf.parent / "new").rename(conf / "sites.json")
+        await wait_for(lambda: looks and looks[-1] == {here})
+        jump[0] = 7200.0
+        look = len(looks)
+        await wait_for(lambda: len(looks) > look + 3)
+
+        assert here == scheduler.service.get(record.id).groups[0].selected.node_id
 
 
 async def test_nobody_waits_for_what_is_no_file(conf, log):

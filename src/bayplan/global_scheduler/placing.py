@@ -73,7 +73,7 @@ class Placing:
 
     def hint(self) -> None:
         """Something changed that may make room."""
-        self._queue.hint(self._clock())
+        self._queue.hint(_now())
         self._work.set()
 
     def reconsider(self) -> None:
@@ -163,7 +163,7 @@ class Placing:
         for uid in self._orphans():
             self._release(uid)
         while True:
-            key = self._queue.pop(self._clock())
+            key = self._queue.pop(_now())
             if key is None:
                 await self._wait()
                 continue
@@ -171,8 +171,8 @@ class Placing:
                 await self._place(key)
             except (ClientError, BayplanError) as problem:
                 log.warning("placing failed", object=key, error=str(problem))
-                self._queue.fail(key, self._clock())
-                self._queue.hint(self._clock())
+                self._queue.fail(key, _now())
+                self._queue.hint(_now())
 
     async def _wait(self) -> None:
         self._work.clear()
@@ -181,7 +181,7 @@ class Placing:
             await self._work.wait()
             return
         waiter = asyncio.ensure_future(self._work.wait())
-        sleeper = asyncio.ensure_future(self._pause(max(next_time - self._clock(), 0.001)))
+        sleeper = asyncio.ensure_future(self._pause(max(next_time - _now(), 0.001)))
         try:
             await asyncio.wait((waiter, sleeper), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -251,9 +251,8 @@ class Placing:
         log.info("moved", object=key, node=node, told=told)
 
     async def _refuse(self, key: str, item: Placeable, message: str) -> None:
-        now = self._clock()
-        self._queue.fail(key, now)
-        time = datetime.fromtimestamp(now, UTC)
+        self._queue.fail(key, _now())
+        time = datetime.fromtimestamp(self._clock(), UTC)
         with suppress(NotFound):
             await self._adapter.refused(
                 self._client, item, message, time.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -290,6 +289,11 @@ class Placing:
             await self._client.create(EVENTS, body, meta.namespace)
         except ApiError as problem:
             log.warning("event was not taken", object=meta.name, error=str(problem))
+
+
+def _now() -> float:
+    """For waiting: the clock of the day may be set."""
+    return asyncio.get_running_loop().time()
 
 
 def _key(item: Placeable) -> str:

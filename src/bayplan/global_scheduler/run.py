@@ -208,7 +208,7 @@ def _background(scheduler: GlobalScheduler, client: Client | None) -> dict[str, 
         "replacing what was lost": Lost(
             scheduler.service,
             lambda: scheduler.base.conf.replace_lost_after,
-            clock=time.time,
+            clock=time.monotonic,
             pause=asyncio.sleep,
         ).run,
     }
