@@ -101,21 +101,21 @@ class Versions:
             return batch
         key = ("converted", codec.kind.api_version)
         caches = [cache_of(event) for event in batch]
-        new = [each for each in zip(batch, caches, strict=True) if key not in each[1]]
+        new = [event for event, cache in zip(batch, caches, strict=True) if key not in cache]
         if new:
-            task = asyncio.ensure_future(self._events(codec, [event for event, _ in new]))
+            task = asyncio.ensure_future(self._events(codec, new))
             task.add_done_callback(_heard)
-            for place, (_, cache) in enumerate(new):
+            for place, cache in enumerate([each for each in caches if key not in each]):
                 cache[key] = task, place
         places: list[tuple[Made, int]] = [cache[key] for cache in caches]
         try:
-            for each in {task for task, _ in places}:
+            for each in {made for made, _ in places}:
                 await asyncio.shield(each)
         except ApiError:
             for cache in caches:  # whoever comes next asks again
                 cache.pop(key, None)
             raise
-        return [task.result()[place] for task, place in places]
+        return [made.result()[place] for made, place in places]
 
     async def _events(self, codec: Codec, batch: list[Event]) -> list[Event]:
         items = [kv for event in batch for kv in (event.kv, event.prev) if kv is not None]
