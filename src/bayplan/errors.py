@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import signal
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -62,8 +63,12 @@ class PluginError(BayplanError):
 NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 """OpenSSL's names for a server that answers something else."""
 
-RAISED = (Exception, SystemExit)
-"""What a call of others' code may raise: `sys.exit` in a plugin fails a pod, not the scheduler."""
+RAISED = BaseException
+"""What a call of others' code may raise: whatever it is fails a pod, not the scheduler.
+
+Also `sys.exit`, a cancellation of its own, or a panic of an extension written in Rust. Whoever
+catches it passes it to `not_ours`.
+"""
 
 
 def reason(problem: OSError) -> str:
@@ -78,11 +83,20 @@ def reason(problem: OSError) -> str:
     return problem.strerror or str(problem)
 
 
+def not_ours(error: BaseException) -> None:
+    """Raise an interrupt again that may be the user's Ctrl-C: nobody else takes the signal."""
+    if isinstance(error, KeyboardInterrupt) and (
+        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):
+        raise error
+
+
 def text_of(error: BaseException) -> str:
     """What an error of others' code says; nothing if that code fails again, or leaves, at it."""
     try:
         return str(error)
-    except BaseException:
+    except BaseException as again:
+        not_ours(again)
         return ""
 
 

@@ -327,7 +327,7 @@ class Extender:
                 if inspect.iscoroutinefunction(function):
                     return await function(**arguments)
                 return await asyncio.get_running_loop().run_in_executor(self._pool, call)
-        except BayplanError:
+        except (BayplanError, asyncio.CancelledError, GeneratorExit):
             raise
         except RAISED as cause:  # the author's code: name it, count it, go on
             log.exception("extender function raised", extender=self.name, verb=verb)

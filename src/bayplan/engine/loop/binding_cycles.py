@@ -20,7 +20,7 @@ from bayplan.engine.loop.failure import Failures, one_node_message
 from bayplan.engine.loop.shared import Failure, Shared
 from bayplan.engine.queue import QueuedPod
 from bayplan.engine.queue.changes import ASSIGNED_POD_DELETE
-from bayplan.errors import RAISED
+from bayplan.errors import RAISED, not_ours
 from bayplan.framework.contract.permits import WaitingPod
 from bayplan.framework.contract.results import CLEAR_NOMINATION, Effects
 from bayplan.framework.contract.state import PODS_TO_ACTIVATE, CycleState
@@ -272,6 +272,7 @@ class BindingCycles:
         try:
             return work.effects.done()
         except RAISED as problem:  # a plugin's own code: the pod fails, others go on
+            not_ours(problem)
             return Status.from_error(problem, work.plugin)
 
     def _resume(self, binding: Binding) -> None:

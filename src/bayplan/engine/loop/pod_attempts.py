@@ -23,7 +23,7 @@ from bayplan.engine.loop.preemption import Preemptions
 from bayplan.engine.loop.shared import Failure, Shared
 from bayplan.engine.loop.verdicts import Verdicts
 from bayplan.engine.queue import QueuedPod
-from bayplan.errors import RAISED
+from bayplan.errors import RAISED, not_ours
 from bayplan.framework.contract.handle import never
 from bayplan.framework.contract.permits import WaitingPod
 from bayplan.framework.contract.results import CLEAR_NOMINATION, Unfinished
@@ -180,6 +180,7 @@ class PodAttempts:
 
     def _broken(self, item: QueuedPod, profile: Profile, problem: BaseException) -> None:
         """A bug or an object that the engine cannot take: this pod fails, others go on."""
+        not_ours(problem)
         kind = type(problem).__name__
         self.problems[kind] += 1
         _LOG.error("attempt failed", pod=item.key, error=str(problem), exc_info=problem)

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from bayplan.config import ExpandedPlugins, KubeSchedulerProfile, expand
-from bayplan.errors import ConfigError, PluginError, with_place
+from bayplan.errors import ConfigError, PluginError, not_ours, with_place
 from bayplan.framework.contract.events import ActionType, ClusterEventWithHint, Resource, on
 from bayplan.framework.contract.points import POINTS, implements
 from bayplan.framework.contract.registry import Factory
@@ -153,6 +153,7 @@ class Profile:
 
     def problem(self, plugin: str, method: str, error: BaseException) -> Status:
         """Count and log what went wrong in a plugin, and make a status of it."""
+        not_ours(error)
         self.problems[(plugin, method)] += 1
         if not isinstance(error, PluginError):
             named = PluginError(
