@@ -6,7 +6,6 @@ import signal
 import pytest
 
 from bayplan.errors import text_of
-
 from bayplan.testing import make_node, make_pod
 from tests.engine.loop.helper import World, config_of
 
