@@ -75,8 +75,6 @@ def read_options(request: Request) -> DeleteOptions:
     given: Object = {}
     if request.body:
         given = parse_body(request, body_type(request.content_type))
-        if not isinstance(given, dict):
-            raise bad_request("the body of a delete must be a DeleteOptions object")
     try:
         options = options_from(given)
     except (msgspec.ValidationError, TypeError, AttributeError) as error:
@@ -179,8 +177,7 @@ async def delete_object(
         try:
             return await _attempt(backend, codec, kv, obj, options)
         except (Conflict, NotFound):
-            if options.version is not None:
-                raise conflict(request.kind.group, request.kind.resource, name) from None
+            continue  # another was faster: it is read and judged again
     raise conflict(request.kind.group, request.kind.resource, name)
 
 
@@ -288,12 +285,11 @@ def _shorten(backend: Backend, metadata: Object, options: DeleteOptions) -> tupl
 
 def _mark_now(backend: Backend, metadata: Object) -> bool:
     """Mark an object as deleted with no more time to wait; return whether that is new."""
-    if metadata.get("deletionTimestamp") and metadata.get("deletionGracePeriodSeconds") == 0:
+    if metadata.get("deletionTimestamp"):
         return False
-    if not metadata.get("deletionTimestamp"):
-        if metadata.get("generation"):
-            metadata["generation"] += 1
-        metadata["deletionTimestamp"] = backend.now()
+    if metadata.get("generation"):
+        metadata["generation"] += 1
+    metadata["deletionTimestamp"] = backend.now()
     metadata["deletionGracePeriodSeconds"] = 0
     return True
 

@@ -183,7 +183,7 @@ REJECTED = "the server rejected our request due to an error in our request"
 def _patch_error(error: PatchError) -> ApiError:
     if error.status == 422:  # upstream keeps the reason to itself
         return ApiError(422, "Invalid", REJECTED)
-    reason = {400: "BadRequest", 413: "RequestEntityTooLarge"}.get(error.status, "Invalid")
+    reason = {400: "BadRequest", 413: "RequestEntityTooLarge"}[error.status]
     return ApiError(error.status, reason, str(error))
 
 
