@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import resource
+import shutil
 import sqlite3
 import stat
 import threading
@@ -58,9 +59,8 @@ class Disk(Reserve):
         self._there = self._there or self.room
         return self._there
 
-    def give_up(self) -> bool:
-        was, self._there = self._there, False
-        return was
+    def give_up(self) -> None:
+        self._there = False
 
 
 class OnDisk(SqliteFile):
@@ -188,7 +188,7 @@ def test_nothing_is_created_until_there_is_room_for_the_reserve_again(
     assert ["shortened without reserve", "written"] == file.done
 
 
-def test_the_reserve_is_taken_when_there_is_room_and_given_up_once(
+def test_the_reserve_is_taken_when_there_is_room_and_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reserve, file = Reserve(tmp_path / RESERVE_NAME), tmp_path / RESERVE_NAME
@@ -200,12 +200,12 @@ def test_the_reserve_is_taken_when_there_is_room_and_given_up_once(
         patch.setattr(os, "posix_fallocate", full, raising=False)
         assert not reserve.restore()
         assert not file.exists(), "what could not be taken is not left half"
-        assert not reserve.give_up()
     assert reserve.restore()
     assert file.exists()
     file.unlink()
     assert reserve.restore(), "it is looked for once"
-    assert [True, False] == [reserve.give_up(), reserve.give_up()]
+    reserve.give_up()
+    assert not reserve.there
 
 
 MIB = 1 << 20
@@ -520,3 +520,50 @@ async def test_what_was_checked_against_an_object_that_a_full_disk_refuses_is_no
 
     assert [Full, Conflict] == [type(each) for each in told]
     assert [old] == sqlite_file.read(tmp_path).items
+
+
+def test_a_directory_that_is_gone_is_no_full_disk(tmp_path: Path) -> None:
+    """It is told, and the past is kept: that makes no room where none is lacking."""
+    file = SqliteFile(tmp_path / "data")
+    file.write([CREATE])
+    shutil.rmtree(tmp_path / "data")
+    with pytest.raises(StoreError, match=r"setting room aside: .*No such file") as caught:
+        file.probe()
+    loaded = file.load()
+    file.close()
+
+    assert StoreError is type(caught.value)
+    assert ["/b"] == [event.kv.key for event in loaded.events]
+
+
+def test_what_cannot_be_created_for_another_reason_than_room_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*given: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", refuses, raising=False)
+        file = SqliteFile(tmp_path)
+        with pytest.raises(StoreError, match=r"setting room aside: .*Input/output") as caught:
+            file.write([CREATE])
+    file.write([CREATE])
+    file.close()
+
+    assert StoreError is type(caught.value)
+
+
+def test_where_no_room_can_be_set_aside_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As musl says of file systems for which glibc does that itself."""
+
+    def cannot(*given: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "posix_fallocate", cannot, raising=False)
+    file = SqliteFile(tmp_path)
+    file.write([CREATE])
+    file.close()
+
+    assert (tmp_path / RESERVE_NAME).stat().st_blocks * 512 >= RESERVE_BYTES

@@ -129,9 +129,8 @@ class _SimulatedReserve(Reserve):
     def kept(self) -> bool:
         return self._there
 
-    def give_up(self) -> bool:
-        was, self._there = self._there, False
-        return was
+    def give_up(self) -> None:
+        self._there = False
 
 
 class FaultyFile(SqliteFile):

@@ -109,7 +109,8 @@ class Reserve:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._there = False
-        self.broken = False  # the disk refused for another reason than that it is full
+        self.fault: OSError | None = None
+        """Why the disk refused, if not because it is full."""
 
     @property
     def there(self) -> bool:
@@ -129,11 +130,10 @@ class Reserve:
             os.truncate(self._path, RESERVE_BYTES)
         return found
 
-    def give_up(self) -> bool:
-        """Free the room; say whether there was any."""
-        was, self._there = self._there, False
+    def give_up(self) -> None:
+        """Free the room."""
+        self._there = False
         self._drop()
-        return was
 
     def _take(self, at: int, size: int) -> bool:
         """Ask the disk itself: what a file system has free says nothing about quotas."""
@@ -144,9 +144,9 @@ class Reserve:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            self.broken = error.errno not in FULL_DISK
+            self.fault = None if error.errno in FULL_DISK else error
             return False
-        self.broken = False
+        self.fault = None
         return True
 
     def _drop(self) -> None:
@@ -156,10 +156,14 @@ class Reserve:
 
 def _take_room(descriptor: int, at: int, size: int) -> None:
     """Have the disk set room aside; a file that is only long has none."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, at, size)
-        return
-    if os.pwrite(descriptor, bytes(size), at) < size:  # macOS has no such call
+    if hasattr(os, "posix_fallocate"):  # macOS has no such call
+        try:
+            os.posix_fallocate(descriptor, at, size)
+            return
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:  # of musl: glibc itself writes
+                raise
+    if os.pwrite(descriptor, bytes(size), at) < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     os.fsync(descriptor)
 
@@ -225,14 +229,14 @@ class SqliteFile:
         nothing grows, until there is room for the reserve again, on the disk or inside the file.
         The log gives back what it can first, then the past is forgotten; while the reserve is
         away none is kept, so that changes without end do not use it up. Raises `Full` when that
-        was not enough, and sqlite3.Error.
+        was not enough, StoreError and sqlite3.Error for other reasons.
         """
         grows = any(map(takes_room, events))
         self._bound(RESERVE_BYTES if grows else 0)
         if grows and not self._reserve.there and not self._backed():
             self._shorten_log()
             if not self._backed():
-                raise Full(f"{NO_ROOM}: what is left is for changes")
+                raise self._no_room(f"{NO_ROOM}: what is left is for changes")
         self._insist(partial(self._write, events), grows)
         if not self._reserve.there:
             self._forget()
@@ -244,9 +248,15 @@ class SqliteFile:
         for make_room in (self._shorten_log, self._forget, self._shorten_log):
             if self._has_room():
                 return
+            if self._reserve.fault is not None:
+                break
             make_room()
         if not self._has_room():
-            raise Full(NO_ROOM)
+            raise self._no_room(NO_ROOM)
+
+    def _no_room(self, text: str) -> StoreError:
+        fault = self._reserve.fault
+        return Full(text) if fault is None else StoreError(f"setting room aside: {fault}")
 
     def _insist(self, work: Callable[[], None], grows: bool) -> None:
         """Do some work, and again whenever there is more room. Raises `Full`, or what it raises."""
@@ -293,13 +303,14 @@ class SqliteFile:
         """SQLite knows a full disk alone: a quota, or a file that may not grow, is an I/O error."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # what Python itself raises has none
         if code == sqlite3.SQLITE_IOERR:
-            return not self._has_room() and not self._reserve.broken
+            return not self._has_room() and self._reserve.fault is None
         return code == sqlite3.SQLITE_FULL
 
     def _has_room(self) -> bool:
         if self._reserve.restore() and self._reserve.spare() and self._may_grow():
             return True
-        return self._inside() >= RESERVE_BYTES + SPARE_BYTES  # then the log can have the reserve
+        inside = self._inside() >= RESERVE_BYTES + SPARE_BYTES  # then the log can have the reserve
+        return inside and self._reserve.fault is None
 
     def _inside(self) -> int:
         """Return how many bytes of the file are free."""

@@ -136,7 +136,7 @@ class Commits:
         try:
             if writes:
                 self.file.write(list(chain.from_iterable(write.events for write in writes)))
-        except (sqlite3.Error, Full) as error:
+        except (sqlite3.Error, StoreError) as error:
             return _problem(error)
         return None
 
@@ -146,7 +146,7 @@ class Commits:
                 self.file.compact(request.revision)
             else:
                 self.file.probe()
-        except (sqlite3.Error, Full) as error:
+        except (sqlite3.Error, StoreError) as error:
             log.error("the store cannot be written", err=str(error))
             return _problem(error)
         return None
@@ -167,7 +167,7 @@ def _lose(writes: Iterable[Write]) -> None:
         write.lost = True
 
 
-def _problem(error: sqlite3.Error | Full) -> StoreError:
+def _problem(error: sqlite3.Error | StoreError) -> StoreError:
     kind = Full if isinstance(error, Full) else StoreError
     return kind(f"{WRITING}: {error}")
 
