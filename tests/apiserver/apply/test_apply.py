@@ -11,6 +11,7 @@ from bayplan.apiserver.apply import ApplyConflict, ApplyRejected, server_side_ap
 from bayplan.apiserver.apply.fieldset import difference, intersection, paths, union
 from bayplan.apiserver.apply.managed import UPDATE, Identity, Owner, cap_updaters
 from bayplan.apiserver.apply.walk import check, compare, everything, field_set, merge
+from tests.effort import at_most
 
 CONFIG_MAP = type_for("v1", "ConfigMap")
 DEPLOYMENT = type_for("apps/v1", "Deployment")
@@ -382,3 +383,17 @@ def test_of_too_many_updates_the_oldest_become_one():
     assert {f"m{11 - n:02}" for n in range(3, 12)} == {who.manager for who in kept} - {
         "ancient-changes"
     }
+
+
+def test_what_thousands_of_managers_own_becomes_one_in_time_in_proportion():
+    owners = {
+        Identity(f"m{n}", UPDATE, "v1", ""): Owner({"f:data": {f"f:{n}": {}}}, "v1", f"{n:05}")
+        for n in range(8_000)
+    }
+
+    with at_most(10):
+        kept = cap_updaters(owners)
+
+    merged = [owner.fields for who, owner in kept.items() if who.manager == "ancient-changes"]
+    assert [{"f:data": {f"f:{n}": {} for n in range(7_991)}}] == merged
+    assert 10 == len(kept)

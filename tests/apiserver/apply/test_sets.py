@@ -1,5 +1,7 @@
 """Sets of fields and what they are made of: unions, elements of lists, duplicates in them."""
 
+from functools import reduce
+
 import pytest
 
 from bayplan.api.schema import Type, type_for
@@ -10,6 +12,7 @@ from bayplan.apiserver.apply.fieldset import (
     path_text,
     paths,
     union,
+    union_of_all,
     without,
 )
 from bayplan.apiserver.apply.walk import (
@@ -49,6 +52,13 @@ def port(number=1, **more):
 )
 def test_a_path_stays_in_a_union_with_those_below_it(left, right, both):
     assert {"f:a": both} == union({"f:a": left}, {"f:a": right})
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_the_union_of_all_is_that_of_one_after_the_other(count):
+    sets = [{f"f:{n % 3}": {f"f:{n}": LEAF}, "f:x": {}} for n in range(count)]
+
+    assert list(reduce(union, sets).items()) == list(union_of_all(sets).items())
 
 
 def test_what_is_taken_out_of_a_set():

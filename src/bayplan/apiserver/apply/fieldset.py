@@ -11,7 +11,7 @@ Sets are never changed in place: every function returns a new set, or one of its
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bayplan.api.schema import Type
@@ -44,6 +44,14 @@ def union(left: Node, right: Node) -> Node:
         ours = result.get(key)
         result[key] = theirs if ours is None else _union(ours, theirs)
     return result
+
+
+def union_of_all(sets: Sequence[Node]) -> Node:
+    """Paths that are in any set; two and two, as one after the other would copy all each time."""
+    while len(sets) > 1:
+        pairs = [union(left, right) for left, right in zip(sets[::2], sets[1::2], strict=False)]
+        sets = [*pairs, sets[-1]] if len(sets) % 2 else pairs
+    return sets[0]
 
 
 def _union(ours: Node, theirs: Node) -> Node:

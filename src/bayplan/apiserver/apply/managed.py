@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from bayplan.apiserver.apply.fieldset import Node, union
+from bayplan.apiserver.apply.fieldset import Node, union_of_all
 
 APPLY = "Apply"
 UPDATE = "Update"
@@ -118,6 +118,7 @@ def cap_updaters(owners: Owners) -> Owners:
     result = dict(owners)
     updaters.sort(key=lambda key: (owners[key].time or "", key))
     first: dict[str, Identity] = {}
+    merged: dict[Identity, list[Node]] = {}  # oldest first
     for key in updaters:
         if excess <= 0:
             break
@@ -127,7 +128,12 @@ def cap_updaters(owners: Owners) -> Owners:
             continue
         bucket = Identity(ANCIENT, UPDATE, owner.version, "")
         older = result.pop(bucket, None) or result.pop(first[owner.version])
-        result[bucket] = Owner(union(owner.fields, older.fields), owner.version, owner.time)
-        result.pop(key, None)
+        merged.setdefault(bucket, [older.fields]).append(owner.fields)
+        result[bucket] = owner
+        result.pop(key)
+        if key == bucket:
+            del merged[bucket]
         excess -= 1
+    for bucket, sets in merged.items():
+        result[bucket] = result[bucket]._replace(fields=union_of_all(sets[::-1]))
     return result
