@@ -214,6 +214,17 @@ def test_one_miss_is_none_and_two_are():
     assert [(0, True)] == turned
 
 
+def test_a_member_that_did_not_answer_somebody_is_asked_at_once_whatever_its_watches_say():
+    asked, turned = watched(60, (3, leave), (3, speak), (5, Member.doubt), (50, come_back))
+
+    assert [0, 5, 7] == asked[:3]
+    assert [(0, True), (7, False), (50, True)] == turned
+
+    asked, turned = watched(60, (3, speak), (5, Member.doubt))
+    assert [0, 5, 35] == asked
+    assert [(0, True)] == turned
+
+
 def test_a_member_whose_watch_breaks_is_asked_at_once_and_often_until_it_is_open_again():
     asked, turned = watched(50, (5, break_), (5, speak), (8.5, mend))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from functools import partial
 from types import SimpleNamespace
 
 import msgspec
@@ -68,16 +69,21 @@ async def hub(*names):
     """A dispatcher at work with members of servers of their own; an allocation is placed there."""
     async with contextlib.AsyncExitStack() as stack:
         _, client = await stack.enter_async_context(clients())
-        members = {}
+        members, doubts = {}, []
         for name in names:
             api = ApiServer(MemoryStore())
             await api.start()
             stack.push_async_callback(api.close)
             members[name] = SimpleNamespace(
-                name=name, online=True, by_allocation={}, client=Client(Moody(api))
+                name=name,
+                online=True,
+                by_allocation={},
+                client=Client(Moody(api)),
+                doubt=partial(doubts.append, name),
             )
         known = SimpleNamespace(by_name=members, on_change=lambda listener: None)
         dispatcher = Dispatcher(client, known)
+        dispatcher.doubts = doubts
         running = asyncio.create_task(dispatcher.run())
         try:
             yield client, members, dispatcher
@@ -196,7 +202,7 @@ def test_all_who_wait_for_a_member_that_hangs_wait_once():
     """One after the other would keep what comes last from a member in order for long."""
 
     async def main():
-        async with hub("bad", "good") as (client, members, _):
+        async with hub("bad", "good") as (client, members, dispatcher):
             members["bad"].client.transport.mood = hangs
             for number in range(20):
                 await place(client, "bad", name=f"a{number}")
@@ -205,6 +211,7 @@ def test_all_who_wait_for_a_member_that_hangs_wait_once():
             await until(is_there(client, "good", "z"))
 
             assert asyncio.get_running_loop().time() - begun < 30
+            assert {"bad"} == set(dispatcher.doubts), "whether it is there is asked at once"
 
     run_virtual(main())
 

@@ -256,6 +256,7 @@ class Dispatcher:
                 await act(member.client, copy)
         except (TransportError, TimeoutError) as problem:
             self._silent[member.name] = str(problem) or NO_ANSWER
+            member.doubt()
             return self._silent[member.name]
         except (ClientError, _TakenError) as problem:
             return str(problem)

@@ -7,8 +7,8 @@ Offline: it keeps what it has and receives nothing new.
 
 A change costs what changed: the capacity of one member is added up anew, and pods of an allocation
 concern that allocation only. While its watches are open a member is asked rarely whether it is
-ready, and not at all while they bring something; when one breaks, at once. What many members do
-from time to time, each does at a moment of its own.
+ready, and not at all while they bring something; when one breaks, or when it left a request
+without an answer, at once. What many members do from time to time, each does at a moment of its own.
 """
 
 import asyncio
@@ -77,6 +77,7 @@ class Member:
         """Pods that were dispatched, by allocation and key."""
         self._changes = changes
         self._misses = 0
+        self._doubted = asyncio.Event()
         self._place = crc32(site.id.encode()) / (1 << 32)
         """Where this member stands in the row of all, from 0 to 1."""
         self._settled = False
@@ -125,9 +126,11 @@ class Member:
         heard = -1
         while True:
             before, heard = heard, self.nodes.heard + self.pods.heard
-            if self.online and self._watched and not self._misses and heard != before >= 0:
+            calm = self._watched and not self._misses and not self._doubted.is_set()
+            if self.online and calm and heard != before >= 0:
                 await self._until_next_check(ready=True)
                 continue
+            self._doubted.clear()
             try:
                 await self.client.request("GET", "/readyz", timeout=CHECK_EVERY)
                 ready = self.nodes.has_synced and self.pods.has_synced
@@ -141,22 +144,27 @@ class Member:
                 self._changes.add(stale={self.name}, reached={self.name})
             await self._until_next_check(ready)
 
+    def doubt(self) -> None:
+        """It did not answer somebody: ask now whether it is there."""
+        self._doubted.set()
+
     @property
     def _watched(self) -> bool:
         return not self.nodes.broken.is_set() and not self.pods.broken.is_set()
 
     async def _until_next_check(self, ready: bool) -> None:
-        """Wait long while both watches are open, and no longer than until one breaks."""
+        """Wait long while both watches are open, and no longer than until there is doubt."""
         if not ready or self._misses or not self._watched:
             await asyncio.sleep(CHECK_EVERY if ready else CHECK_EVERY / 10)
             return
         wait = CHECK_WATCHED_EVERY if self._settled else CHECK_WATCHED_EVERY * self._place
         self._settled = True
-        breaks = [asyncio.ensure_future(i.broken.wait()) for i in (self.nodes, self.pods)]
+        events = (self.nodes.broken, self.pods.broken, self._doubted)
+        reasons = [asyncio.ensure_future(event.wait()) for event in events]
         try:
-            await asyncio.wait(breaks, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(reasons, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in breaks:
+            for task in reasons:
                 task.cancel()
 
     def inventory(self) -> tuple[Site, Host]:
