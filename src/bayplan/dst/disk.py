@@ -125,10 +125,6 @@ class _SimulatedReserve(Reserve):
     def spare(self) -> bool:
         return self.disk is None or not self.disk.full
 
-    @property
-    def kept(self) -> bool:
-        return self._there
-
     def give_up(self) -> None:
         self._there = False
 
@@ -147,7 +143,7 @@ class FaultyFile(SqliteFile):
         self._room.disk = disk
 
     def _write(self, events: Sequence[Event]) -> None:
-        if self._disk.full and self._room.kept:
+        if self._disk.full and self._room.there:
             raise _failure(sqlite3.SQLITE_FULL, "database or disk is full")
         fault = self._disk.fails()
         if fault:
