@@ -120,14 +120,13 @@ class Commits:
             _lose(growing)
             if self._write(sound(tried)) is None:
                 refused = growing
-        if problem is not None:
-            log.error("writing the store failed", err=str(problem), requests=len(refused))
         _lose(refused)
         done = sound(tried)
         told = {*done, *refused}
         if done:
             yield done, None
         if refused:
+            log.error("writing the store failed", err=str(problem), requests=len(refused))
             yield refused, problem
         if undone := [write for write in writes if write not in told]:
             yield undone, Undone(f"{WRITING}: a write before it failed")
