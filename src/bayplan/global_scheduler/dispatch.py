@@ -230,8 +230,6 @@ class Dispatcher:
             elif problem := await self._ask(member, copy, _delete):
                 left[name] = copy
                 problems[copy.member] = problem
-            else:
-                log.info("left", member=copy.member, object=copy.name)
         return left
 
     def _is_awaited(self, uid: str, copy: Copy, moved: str) -> bool:
@@ -362,6 +360,7 @@ async def _delete(client: Client, copy: Copy) -> None:
         raw = await client.get(resource, name, namespace)
         if found := _is_copy(raw, copy):
             await client.delete(resource, name, namespace, uid=found.uid, propagation="Background")
+            log.info("left", member=copy.member, object=name)
 
 
 def _is_copy(raw: bytes, copy: Copy) -> _Meta | None:

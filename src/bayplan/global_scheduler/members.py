@@ -8,7 +8,8 @@ Offline: it keeps what it has and receives nothing new.
 A change costs what changed: the capacity of one member is added up anew, and pods of an allocation
 concern that allocation only. While its watches are open a member is asked rarely whether it is
 ready, and not at all while they bring something; when one breaks, or when it left a request
-without an answer, at once. What many members do from time to time, each does at a moment of its own.
+without an answer, at once. What many members do from time to time, each does at a moment of its
+own.
 """
 
 import asyncio
