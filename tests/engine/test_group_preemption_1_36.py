@@ -1,5 +1,7 @@
 """Behind WorkloadAwarePreemption 1.36 makes room for a pod group as a whole."""
 
+import random
+
 import pytest
 
 from bayplan.config import FeatureGates
@@ -138,3 +140,94 @@ def test_pods_of_a_unit_that_breaks_a_budget_use_up_no_other():
     }
 
     assert first_step(objects)["deleted"] == ["default/v3"]
+
+
+def drawn(rng):
+    """A small cluster of pods with one CPU or two, some of a group, and a gang of equal pods."""
+    mode = rng.choice(("PodGroup", "Pod"))
+    other = group("u", 1, rng.choice((1, 4, 9)), disruptionMode=mode)
+    if rng.random() < 0.3:
+        del other["spec"]["priority"]
+    free = {name: rng.choice((2, 3, 4)) for name in "ab"}
+    nodes, running = [node(name, str(cpu)) for name, cpu in free.items()], []
+    starts = rng.sample(range(10), 6)
+    for start in starts:
+        on, cpu = rng.choice("ab"), rng.choice((1, 1, 2))
+        if free[on] >= cpu:
+            free[on] -= cpu
+            its = "u" if rng.random() < 0.4 else ""
+            body = pod(f"r{start}", str(cpu), on, its, priority=rng.choice((0, 0, 2, 4, 9)))
+            body["metadata"]["labels"] = {"app": rng.choice("xy")}
+            running.append(body)
+    count, cpu = rng.choice((1, 2, 3)), rng.choice((1, 2))
+    allowed = rng.choice((None, 0, 1, 2))
+    budget = {
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "x"}}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+    objects = {
+        "nodes": nodes,
+        "podGroups": [group("g", count, rng.choice((1, 2, 5))), other],
+        "podDisruptionBudgets": [] if allowed is None else [budget],
+        "pods": running,
+    }
+    return objects, count, cpu
+
+
+def expected(objects, count, cpu):
+    """Whom a plain search takes away: each unit stays that leaves enough room for the gang."""
+
+    def fits(pods):
+        free = {n["metadata"]["name"]: int(n["status"]["allocatable"]["cpu"]) for n in nodes}
+        for body in pods:
+            free[body["spec"]["nodeName"]] -= needs(body)
+        return sum(left // cpu for left in free.values()) >= count
+
+    def needs(body):
+        return int(body["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+
+    nodes, (gang, group), running = objects["nodes"], objects["podGroups"], objects["pods"]
+    if fits(running):
+        return []
+    together = group["spec"]["disruptionMode"] == "PodGroup"
+    members = [body for body in running if "schedulingGroup" in body["spec"]]
+    units = [[body] for body in running if not (together and body in members)]
+    units += [members] if together and members else []
+
+    def priority(unit):
+        if together and unit[0] in members:
+            return group["spec"].get("priority", 0)
+        return unit[0]["spec"]["priority"]
+
+    def importance(unit):
+        start = min(body["status"]["startTime"] for body in unit)
+        return -priority(unit), unit[0] not in members, -len(unit), start
+
+    units = [unit for unit in units if priority(unit) < gang["spec"]["priority"]]
+    units.sort(key=importance)
+    stay = [body for body in running if not any(body in unit for unit in units)]
+    if not units or not fits(stay):
+        return []
+    budgets = objects["podDisruptionBudgets"]
+    left = budgets[0]["status"]["disruptionsAllowed"] if budgets else len(running)
+    breaking, others = [], []
+    for unit in units:
+        counted = [body for body in unit if body["metadata"]["labels"]["app"] == "x"]
+        (breaking if len(counted) > left else others).append(unit)
+        left = max(left - len(counted), 0)
+    for unit in (*breaking, *others):
+        if fits([*stay, *unit]):
+            stay += unit
+    return sorted(f"default/{body['metadata']['name']}" for body in running if body not in stay)
+
+
+def test_victims_are_those_of_a_plain_search():
+    rng, sizes = random.Random(1), set()
+    for number in range(120):
+        objects, count, cpu = drawn(rng)
+        wanted = expected(objects, count, cpu)
+        asked = {**objects, "pods": objects["pods"] + gang(count, str(cpu))}
+        assert wanted == sorted(first_step(asked).get("deleted", [])), (number, objects)
+        sizes.add(len(wanted))
+    assert {0, 1, 2, 3} <= sizes
