@@ -567,3 +567,23 @@ def test_where_no_room_can_be_set_aside_it_is_written(
     file.close()
 
     assert (tmp_path / RESERVE_NAME).stat().st_blocks * 512 >= RESERVE_BYTES
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_room_inside_of_the_file_counts_when_it_is_that_of_the_reserve_and_more(
+    tmp_path: Path, missing: int
+) -> None:
+    class Inside(OnDisk):
+        def _inside(self) -> int:
+            return RESERVE_BYTES + sqlite_file.SPARE_BYTES - missing
+
+    file = Inside(tmp_path)
+    file._reserve.room = False
+    file._reserve.give_up()
+    if missing:
+        with pytest.raises(Full):
+            file.probe()
+    else:
+        file.probe()
+    assert [CUT] * 2 * missing == file.done, "where there is room nothing is done for it"
+    file.close()
