@@ -105,6 +105,15 @@ def newest_change(directory: Path) -> Change:
     )
 
 
+def last_change(path: str) -> tuple[str, int, int]:
+    """A value that changes when a file does, or comes or goes."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return path, 0, -1
+    return path, stat.st_mtime_ns, stat.st_size
+
+
 def _must_be_there(directory: Path) -> None:
     if not directory.is_dir():
         raise ConfigError(

@@ -25,8 +25,9 @@ from bayplan.api.quantity import milli, nanos, whole
 from bayplan.api.requests import pod_resources
 from bayplan.client import Change, Client, ClientError, Informer, connect, load_kubeconfig
 from bayplan.client.resources import NODES, PODS
+from bayplan.global_scheduler import files
 from bayplan.global_scheduler.fields import Fields, Problem
-from bayplan.global_scheduler.files import document, expand
+from bayplan.global_scheduler.files import document, expand, last_change
 from bayplan.global_scheduler.inventory import Host, Inventory, Site, read_site
 from bayplan.global_scheduler.supervise import keep
 
@@ -46,6 +47,8 @@ class MemberConfig(msgspec.Struct, frozen=True):
 
     site: Site
     kubeconfig: str
+    change: tuple[str, int, int] = ("", 0, 0)
+    """The kubeconfig as it was before it was read."""
 
 
 def read_members(directory: Path) -> tuple[list[MemberConfig], list[Problem]]:
@@ -63,7 +66,7 @@ def read_members(directory: Path) -> tuple[list[MemberConfig], list[Problem]]:
         kubeconfig = expand(item.text("kubeconfig", required=True), directory)
         if any(site.id == member.site.id for member in members):
             item.problem("name", f'"{site.id}" is listed twice')
-        members.append(MemberConfig(site, kubeconfig))
+        members.append(MemberConfig(site, kubeconfig, last_change(kubeconfig)))
     return members, problems
 
 
@@ -282,6 +285,11 @@ class Members:
             self.add(config.site, connect(kubeconfig))
             self._configs[config.site.id] = config
             log.info("member taken", member=config.site.id)
+
+    @property
+    def kubeconfigs(self) -> files.Change:
+        """The kubeconfigs as they were when they were read."""
+        return tuple(config.change for config in self._configs.values())
 
     async def close(self) -> None:
         """Close the connections to all members."""

@@ -100,8 +100,8 @@ class GlobalScheduler:
         self.service = service
         self.base = base
         self.options = options
-        self.seen: files.Change = ()
-        """The files as they were when they were read last, and could be or not."""
+        self.seen: tuple[files.Change, files.Change] = ((), ())
+        """The files, and kubeconfigs of members, as they were when they were read last."""
         self.port = 0
         self.placings: list[Placing] = []
         self.members = Members(partial(self.add_inventory, "members"))
@@ -128,9 +128,10 @@ class GlobalScheduler:
         while True:
             await asyncio.sleep(self.options.reread_seconds)
             try:
-                now = await asyncio.to_thread(files.newest_change, directory)
+                now = await asyncio.to_thread(self._look)
                 if now != self.seen:
                     await self.take(*await asyncio.to_thread(_read, directory))
+                    now = now[0], self.members.kubeconfigs
             except _BrokenFiles as error:
                 log.error("inventory was not taken", problem=str(error))
                 self.seen, said = now, ""
@@ -143,6 +144,10 @@ class GlobalScheduler:
             if said:
                 log.info("inventory can be read again")
             self.seen, said = now, ""
+
+    def _look(self) -> tuple[files.Change, files.Change]:
+        kubeconfigs = tuple(files.last_change(path) for path, _, _ in self.members.kubeconfigs)
+        return files.newest_change(self.options.directory), kubeconfigs
 
     async def take(self, base: files.Base, placer: Placer, configs: list[MemberConfig]) -> None:
         """Go on with other files: all of them, or none when one cannot be used."""
@@ -182,10 +187,10 @@ async def running(options: Options, client: Client | None = None) -> AsyncIterat
         )
         await service.start()
         scheduler = GlobalScheduler(service, base, options)
-        scheduler.seen = before
         tasks: list[asyncio.Task[None]] = []
         try:
             await scheduler.members.take(configs)
+            scheduler.seen = before, scheduler.members.kubeconfigs
             for name, work in _background(scheduler, client).items():
                 tasks.append(asyncio.create_task(keep(name, work)))
             gc.freeze()  # inventory and records stay; the collector need not look at them again
