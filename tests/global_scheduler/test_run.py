@@ -296,7 +296,7 @@ async def test_members_come_and_go_with_their_file(conf, tmp_path):
         before = scheduler.members.by_name["m0"]
         another = Settings(store="memory", kubeconfig_out=kubeconfigs["m0"])
         await stack.enter_async_context(api_server(another))
-        await wait_for(lambda: scheduler.members.by_name["m0"] is not before)
+        await wait_for(lambda: scheduler.members.by_name.get("m0") not in (None, before))
         await wait_for(lambda: online() == {"m0"})
         write("m0", "m1")
         await wait_for(lambda: online() == {"m0", "m1"})
