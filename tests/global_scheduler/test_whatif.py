@@ -15,8 +15,9 @@ from bayplan.global_scheduler.inventory import Inventory, Site
 from bayplan.global_scheduler.run import running
 from bayplan.global_scheduler.service import NoSiteError
 from bayplan.global_scheduler.table import SiteTable
-from bayplan.global_scheduler.whatif import Question, UnknownSiteError, lines
+from bayplan.global_scheduler.whatif import Question, UnknownSiteError, lines, sites_named
 from bayplan.store import MemoryStore
+from tests.effort import at_most
 from tests.global_scheduler.sites import ask, three_sites
 from tests.global_scheduler.test_http import allocation, client  # noqa: F401
 from tests.global_scheduler.test_run import conf, options  # noqa: F401
@@ -163,3 +164,15 @@ def test_hosts_of_a_lost_zone_make_no_site_of_their_own():
 
     assert 3 == table.count
     assert (1, ("s-c",)) == (answer.sites, answer.placed[0].sites)
+
+
+def test_names_that_come_again_and_again_cost_no_look_at_all_sites_each():
+    sites = [Site(f"s{n}", f"r{n % 10}", f"z{n % 100}") for n in range(1000)]
+    names = ["s1", "region=r2", "zone=r3/z3"] * 10_000
+
+    with at_most(20):
+        found = sites_named(sites, names)
+
+    assert found == {site.id for site in sites if site.id == "s1" or site.region == "r2"} | {
+        site.id for site in sites if site.zone == "z3"
+    }

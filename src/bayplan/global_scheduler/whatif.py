@@ -5,6 +5,7 @@ was placed there is placed anew by rank, then the new requests are tried one aft
 Nothing is reserved, and the service goes on meanwhile.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -88,21 +89,17 @@ def what_if(
 
 def sites_named(sites: Sequence[Site], names: Iterable[str]) -> frozenset[str]:
     """The ids of sites by name, region or zone."""
+    by_name: defaultdict[str, set[str]] = defaultdict(set)
+    for site in sites:
+        for name in (site.id, f"region={site.region}", f"zone={site.region}/{site.zone}"):
+            by_name[name].add(site.id)
     found: set[str] = set()
-    for name in names:
-        kind, _, value = name.rpartition("=")
-        matching = {
-            site.id
-            for site in sites
-            if (kind == "" and site.id == name)
-            or (kind == "region" and site.region == value)
-            or (kind == "zone" and f"{site.region}/{site.zone}" == value)
-        }
-        if not matching:
+    for name in dict.fromkeys(names):
+        if name not in by_name:
             raise UnknownSiteError(
                 f'there is no site "{name}"; name a site, region=REGION or zone=REGION/ZONE'
             )
-        found |= matching
+        found |= by_name[name]
     return frozenset(found)
 
 
