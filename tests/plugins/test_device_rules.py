@@ -1,5 +1,6 @@
 """Rules about devices one by one: tolerations, amounts, limits, constraints, and their words."""
 
+from collections import Counter
 from itertools import combinations, product
 
 import pytest
@@ -9,7 +10,7 @@ from bayplan.api import Device, DeviceRequestDetail, convert, quantity
 from bayplan.api.devices import DeviceConstraint, DeviceTaint, DeviceToleration
 from bayplan.config import FeatureGates
 from bayplan.engine.replay import decide
-from bayplan.framework import QueueingHint
+from bayplan.framework import CycleState, QueueingHint
 from bayplan.plugins.dynamic_resources import allocator
 from bayplan.plugins.dynamic_resources.constraints import Constraints, attribute
 from bayplan.plugins.dynamic_resources.pools import Features, Offer
@@ -183,6 +184,7 @@ def test_in_1_36_a_claim_that_is_too_large_is_told_as_a_whole():
 
 
 def test_a_search_that_does_not_end_is_given_up(monkeypatch):
+    monkeypatch.setattr(allocator, "NODE_STEPS", 0)
     monkeypatch.setattr(allocator, "STEP_LIMIT", 50)
     claim = asking(8).same(f"{DRIVER}/numa")
     devices = [make_device(f"d{number}", {"numa": number % 7}) for number in range(21)]
@@ -190,9 +192,51 @@ def test_a_search_that_does_not_end_is_given_up(monkeypatch):
 
     assert {"a": "gave up after 50 steps to allocate devices"} == cluster.filter(pod_with("c"))[2]
 
-    monkeypatch.setattr(allocator, "STEP_LIMIT", 8)
+    monkeypatch.setattr(allocator, "NODE_STEPS", 16)
     enough = Cluster(node_of(8), asking(8), nodes=("a",))
     assert {"a": ""} == enough.filter(pod_with("c"))[2]
+
+
+def hard_on_each_node():
+    """Three nodes whose devices are all tried in vain: no two are on the same numa node."""
+    devices = [make_device(f"d{number}", {"numa": number}) for number in range(40)]
+    slices = [make_slice(f"s-{node}", *devices, node=node) for node in "abc"]
+    return Cluster(*slices, asking(2).same(f"{DRIVER}/numa"), nodes=tuple("abc"))
+
+
+def test_nodes_share_what_a_hard_search_may_take(monkeypatch):
+    """Or one claim would hold up all other pods as often as there are nodes."""
+    asked = []
+    step = allocator.Search._step
+    monkeypatch.setattr(allocator.Search, "_step", lambda it: asked.append(it) or step(it))
+    monkeypatch.setattr(allocator, "NODE_STEPS", 10)
+    monkeypatch.setattr(allocator, "STEP_LIMIT", 100)
+    cluster = hard_on_each_node()
+    state = CycleState()
+    assert cluster.plugin.pre_filter(state, pod_with("c"), cluster.handle.table)[1] is None
+
+    verdict = cluster.plugin.filter(state, pod_with("c"), cluster.handle.table)
+
+    assert {"gave up after 100 steps to allocate devices"} == {
+        verdict.status_of(row).message for row in range(3)
+    }
+    assert [111, 11, 11] == sorted(Counter(asked).values(), reverse=True)
+
+    again = CycleState()
+    cluster.plugin.pre_filter(again, pod_with("c"), cluster.handle.table)
+    cluster.plugin.filter(again, pod_with("c"), cluster.handle.table)
+    assert 5 == len(set(asked)), "the node that took all of it is not searched again"
+
+
+def test_devices_that_are_looked_at_in_vain_are_counted(monkeypatch):
+    monkeypatch.setattr(allocator, "NODE_STEPS", 0)
+    monkeypatch.setattr(allocator, "STEP_LIMIT", 1)
+    wanted = request("gpu", f'device.attributes["{DRIVER}"].numa > 1000')
+    none = make_resource_claim("c").exactly("r", wanted)
+    devices = [make_device(f"d{number}", {"numa": number}) for number in range(40)]
+    cluster = Cluster(make_slice("s", *devices, node="a"), none, nodes=("a",))
+
+    assert {"a": "gave up after 1 steps to allocate devices"} == cluster.filter(pod_with("c"))[2]
 
 
 def test_what_is_wrong_with_all_devices_is_an_error_that_names_one():

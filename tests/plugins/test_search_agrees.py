@@ -369,7 +369,7 @@ def searched(world):
     ]
     node = table.info(0)
     try:
-        search = allocator.Search(wanted, pools.on_node(node), node, books, world.features)
+        search = allocator.Search(wanted, pools.on_node(node), node, books, world.features, 10**6)
         found = search.run()
     except AllocationError:
         return Error

@@ -3,7 +3,9 @@
 Claims and requests are served in order. A request for n devices takes the first n that fit, at
 increasing positions; when later requests fail, the search backs up and tries the next ones. Of
 `firstAvailable` a later choice is tried only when no solution with an earlier one exists. The
-number of steps is limited, as time is upstream; going over it is an error for that node.
+number of steps is limited, as time is upstream; going over it is an error for that node. What a
+search takes beyond `NODE_STEPS` comes out of what all nodes of an attempt have together: a claim
+that is hard on each of a thousand nodes must not hold up other pods a thousand times.
 """
 
 from __future__ import annotations
@@ -25,6 +27,15 @@ MAX_RESULTS = 32
 """Devices that one claim can hold."""
 
 STEP_LIMIT = 200_000
+"""Steps that the searches of an attempt have together, beside those of each node."""
+
+NODE_STEPS = 1_000
+LOOKS = 20
+"""Devices that are looked at and not taken in the time of a step."""
+
+
+class GaveUp(AllocationError):
+    """The search on a node has taken too many steps."""
 
 
 class InvalidPools(BayplanError):
@@ -67,7 +78,9 @@ class Search:
         node: NodeInfo,
         books: ClaimBooks,
         features: Features,
+        spare: int,
     ) -> None:
+        """`spare` are the steps that it may take beyond those of a node."""
         self._claims = claims
         self._pools = pools
         self._node = node
@@ -81,7 +94,7 @@ class Search:
         self._held: dict[DeviceId, list[Picked]] = {}
         self._counters = Counters(books, modern=features.modern)
         self._constraints: list[Constraints] = []
-        self._steps = 0
+        self._steps, self._limit = 0, NODE_STEPS + spare
 
     def run(self) -> list[Picked] | None:
         """The devices for all claims, or None if there is no solution.
@@ -98,6 +111,16 @@ class Search:
         if any(pool.invalid for pool in self._pools):
             raise InvalidPools("invalid resource pools were encountered")
         return None
+
+    @property
+    def spent(self) -> int:
+        """The steps that were taken beyond those of a node."""
+        return max(0, min(self._steps, self._limit) - NODE_STEPS)
+
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > self._limit:
+            raise GaveUp(f"gave up after {STEP_LIMIT} steps to allocate devices")
 
     def _check_count(self, item: ClaimRequests) -> None:
         """Raise if a claim asks for more than it can hold, whichever choices are made."""
@@ -186,6 +209,8 @@ class Search:
         if left == 0:
             return self._request(claim, request + 1)
         for place in range(start, len(self._offers)):
+            if not place % LOOKS:
+                self._step()
             pool, offer = self._offers[place]
             # cheap questions first; a selector that fails is only asked where it is needed
             if self._is_taken(claim, wanted, offer):
@@ -239,9 +264,7 @@ class Search:
         return False
 
     def _take(self, picked: Picked) -> bool:
-        self._steps += 1
-        if self._steps > STEP_LIMIT:
-            raise AllocationError(f"gave up after {STEP_LIMIT} steps to allocate devices")
+        self._step()
         claim, _, wanted, pool, offer, _ = picked
         if offer.withheld or not self._counters.take(pool, offer):
             return False

@@ -11,7 +11,7 @@ from bayplan.api.node_selectors import CompiledNodeSelector, compile_node_select
 from bayplan.cel.errors import CelError
 from bayplan.framework import ClusterObjects, NodeInfo, Status, failed, unresolvable
 from bayplan.framework.contract.status import Code
-from bayplan.plugins.dynamic_resources import extended
+from bayplan.plugins.dynamic_resources import allocator, extended
 from bayplan.plugins.dynamic_resources.allocator import (
     ClaimRequests,
     InvalidPools,
@@ -67,6 +67,7 @@ class Attempt:
         """By node the keys of allocated claims that it cannot use."""
         self.nodes: dict[str, OnNode] = {}
         self._objects, self._books, self._pools = objects, books, pools
+        self._spare = allocator.STEP_LIMIT
         self._where: list[tuple[ResourceClaim, CompiledNodeSelector]] = []
         self._open: list[ClaimRequests] = []
         for claim in self.claims:
@@ -97,9 +98,11 @@ class Attempt:
 
     def check(self, node: NodeInfo, now: float, timeout: float) -> Status | None:
         """Whether all claims can be had on a node; what they would get is kept in `nodes`."""
+        alone = self._spare == allocator.STEP_LIMIT
         status = self._check(node, now, timeout)
         found = self.nodes.get(node.name)
-        if status is None or status.code is not Code.ERROR:
+        too_hard = alone and status is not None and isinstance(status.error, allocator.GaveUp)
+        if status is None or status.code is not Code.ERROR or too_hard:
             self.known[node.name] = (status, 0 if found is None else found.score)
         return status
 
@@ -164,8 +167,12 @@ class Attempt:
         if not wanted:
             return []
         pools = self._pools
-        search = Search(wanted, pools.on_node(node), node, self._books, pools.features)
-        return search.run()
+        on_node, spare = pools.on_node(node), self._spare
+        search = Search(wanted, on_node, node, self._books, pools.features, spare)
+        try:
+            return search.run()
+        finally:
+            self._spare -= search.spent
 
     def _on_node(
         self,
