@@ -62,7 +62,11 @@ def test_others_have_their_turn_between_parts_of_a_list_and_no_more(monkeypatch,
     items = [KeyValue(f"k{n}", b"{}", n, n) for n in range(1, 2 * parts + 1)]
     kind = SimpleNamespace(api_version="v1", kind="ConfigMap")
     codec = SimpleNamespace(
-        item=lambda kv: kv.value, spliced=True, kind=kind, message=lambda kv: kv.value
+        item=lambda kv: kv.value,
+        spliced=True,
+        kind=kind,
+        message=lambda kv: kv.value,
+        list_head=b"",
     )
 
     async def all_of(chunks):
@@ -72,7 +76,11 @@ def test_others_have_their_turn_between_parts_of_a_list_and_no_more(monkeypatch,
         cut = [items[start : start + 2] for start in range(0, len(items), 2)]
         joined = all_of(read._joined([b"x"] * 2 * parts))
         listed = all_of(read._list_chunks(codec, b"[", cut))
-        packed = read._protobuf_list(codec, Page(items, 1, "", None))
+        page = Page(items, 1, "", None)
+        streams = [await read.whole_list(codec, page), await read._protobuf_list(codec, page)]
+        if parts > 1:
+            assert [(200, True)] * 2 == [(each.status, each.packed) for each in streams]
+        packed = read._protobuf_list(codec, page)
         began = asyncio.get_running_loop().time()
         found = [await turns_during(each) for each in (joined, listed, packed)]
         return found, asyncio.get_running_loop().time() - began
@@ -122,3 +130,26 @@ async def test_a_deletion_that_is_refused_ends_that_of_a_collection(api, monkeyp
 
     assert 409 == answer.status
     assert 200 == (await api.call("GET", f"{CONFIGMAPS}/a")).status
+
+
+async def test_others_have_their_turn_while_a_selector_looks_at_many(api, monkeypatch):
+    monkeypatch.setattr("bayplan.apiserver.aside.PAUSE_COST", 1)
+    await fill(api, 8)
+
+    assert 8 <= await turns_during(api.exchange("GET", f"{CONFIGMAPS}?labelSelector=even"))
+
+
+async def test_a_long_look_into_a_list_waits_for_its_turn(api, monkeypatch):
+    asked = []
+
+    async def turn(request):
+        asked.append(request.verb)
+
+    monkeypatch.setattr(read, "turn", turn)
+    monkeypatch.setattr(read, "ASIDE_ITEMS", 2)
+    await fill(api, 3)
+
+    await api.call("GET", CONFIGMAPS, headers={"accept": "application/yaml"})
+    await api.call("GET", f"{CONFIGMAPS}?limit=1", headers={"accept": "application/yaml"})
+
+    assert 1 == len(asked)

@@ -48,6 +48,44 @@ async def test_many_watchers_share_the_encoding_of_an_event(api, monkeypatch):
     assert 2 == len(spliced), "once for the answer of the create, once for all watchers"
 
 
+@pytest.mark.parametrize(
+    ("query", "accept", "written"),
+    [
+        ("", PARTIAL, 1),
+        ("&labelSelector=l%3Dx", PARTIAL, 1),
+        ("&fieldSelector=metadata.name%3Dbig", PARTIAL, 1),
+        ("&fieldSelector=metadata.name%3Dother", PARTIAL, 0),
+        ("&labelSelector=l%3Dy", PARTIAL, 0),
+        ("", TABLE, 3),
+        ("", "application/json", 0),
+    ],
+)
+async def test_a_large_object_is_written_beside_the_loop_once_for_all_that_ask_alike(
+    api, monkeypatch, query, accept, written
+):
+    """Not by those that put stored bytes together; a table has columns of its own."""
+    beside, asked = watch.beside, []
+
+    async def seen(work, *given):
+        asked.append(work.__name__)
+        return await beside(work, *given)
+
+    monkeypatch.setattr(watch, "beside", seen)
+    version = api.server.store.revision
+    target = f"{CONFIGMAPS}?watch=1&resourceVersion={version}{query}"
+    streams = [await api.watch(target, {"accept": accept}) for _ in range(3)]
+    plain = await api.watch(f"{CONFIGMAPS}?watch=1&resourceVersion={version}")
+    await api.ok("POST", CONFIGMAPS, configmap("big", labels={"l": "x"}) | LARGE_DATA)
+    await api.ok("POST", CONFIGMAPS, configmap("other", labels={"l": "y"}))
+    await plain.until(2)
+    for stream in streams:
+        await stream.until(2 if not query else 1)
+        await stream.leave()
+    await plain.leave()
+
+    assert ["_object"] * written == asked
+
+
 async def test_a_reader_that_falls_behind_gets_410_and_stalls_nobody():
     api = await Api.start(MemoryStore(max_lag=16))
     slow = await api.watch(f"{CONFIGMAPS}?watch=1")

@@ -45,10 +45,11 @@ async def test_an_object_is_the_same_however_it_was_created(api, place, version,
     assert made[0] != same({"metadata": {}, **body}), "there are defaults"
 
 
-async def test_an_address_is_handed_out_when_a_change_asks_for_it(api):
+async def test_addresses_and_ports_are_handed_out_when_they_are_asked_for(api):
     body = {"metadata": {"name": "s"}, "spec": PORTS}
     made = await api.ok("POST", f"{SPACE}/services", body)
     assert "nodePort" not in made["spec"]["ports"][0]
+    assert made["spec"]["clusterIP"] == made["spec"]["clusterIPs"][0] != "None"
 
     changed = await api.ok("PATCH", f"{SPACE}/services/s", {"spec": {"type": "NodePort"}})
 
