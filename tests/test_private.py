@@ -40,6 +40,17 @@ async def test_the_data_directory_is_private(tmp_path):
         assert [] == open_to_others(data)
 
 
+@pytest.mark.usefixtures("umask")
+def test_directories_that_are_made_above_are_private_too(tmp_path):
+    """Who may write there may put a directory of their own in its place."""
+    tmp_path.chmod(0o700)
+
+    private.make_directory(tmp_path / "a" / "b" / "data")
+    private.write(tmp_path / "c" / "d" / "kubeconfig", "token")
+
+    assert [] == open_to_others(tmp_path)
+
+
 async def test_a_data_directory_that_others_could_read_becomes_private(tmp_path):
     data = tmp_path / "data"
     async with running(Settings(data=data)):

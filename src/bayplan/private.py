@@ -15,8 +15,9 @@ DIRECTORY, FILE = 0o700, 0o600
 
 def make_directory(path: Path, ours: tuple[str, ...] = ()) -> Path:
     """Make a private directory; one that is empty or has one of `ours` in it becomes private."""
+    _make_parents(path)
     try:
-        path.mkdir(parents=True, mode=DIRECTORY)
+        path.mkdir(mode=DIRECTORY)
     except FileExistsError:
         if not path.is_dir():
             raise
@@ -26,6 +27,14 @@ def make_directory(path: Path, ours: tuple[str, ...] = ()) -> Path:
     if path.stat().st_uid == os.geteuid():
         path.chmod(DIRECTORY)
     return path
+
+
+def _make_parents(path: Path) -> None:
+    """Make what is missing above a path: who may write there may put another in its place."""
+    for parent in reversed([each for each in path.parents if not each.exists()]):
+        with contextlib.suppress(FileExistsError):
+            parent.mkdir(mode=DIRECTORY)
+            parent.chmod(DIRECTORY)
 
 
 def open_file(path: Path, flags: int) -> int:
@@ -41,7 +50,7 @@ def write(path: Path, data: str | bytes) -> None:
 
     What is no file (/dev/stdout, a pipe) is written to, not replaced.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_parents(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     body = data.encode() if isinstance(data, str) else data
     try:
