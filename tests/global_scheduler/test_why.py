@@ -167,20 +167,28 @@ def test_the_next_smaller_flavors_are_tried(asked, tried):
 
 
 @pytest.mark.parametrize(
-    ("sites", "flavors", "decisions"),
+    ("sites", "flavors", "alternatives", "decisions"),
     [
-        (0, 1, 200),
-        (3, 1, 200),
-        (10_000, 1, 200),
-        (20_000, 1, 100),
-        (10**6, 1, 20),
-        (3, 1000, 200),
-        (5_000, 4, 100),
-        (1_000, 1000, 31),  # of 64 combinations, no more are looked at
+        (0, 1, 0, 200),
+        (3, 1, 0, 200),
+        (10_000, 1, 0, 200),
+        (20_000, 1, 0, 100),
+        (20_000, 1, 1, 50),
+        (10**6, 1, 0, 20),
+        (3, 1000, 0, 31),  # of 64 combinations, no more are looked at
+        (5_000, 4, 0, 100),
+        (1_000, 1000, 0, 31),
+        (3, 10, 16, 11),
+        (3, 1000, 16, 1),
+        (3, 1000, 63, 1),
     ],
 )
-def test_on_large_tables_fewer_decisions_are_made(sites, flavors, decisions):
+def test_where_much_is_tried_for_each_fewer_decisions_are_made(
+    sites, flavors, alternatives, decisions
+):
     request = ask(1, flavors=["f"] * flavors)
+    more = (request.selector,) * alternatives
+    request = msgspec.structs.replace(request, alternatives=more)
 
     assert decisions == _Trial(PLACER, SimpleNamespace(count=sites), request).left
 

@@ -18,11 +18,13 @@ from bayplan.global_scheduler.table import SiteTable
 
 DECISIONS = 200
 ROWS = 2_000_000
-"""Sites looked at altogether, about; on large tables there are fewer decisions.
-
-A decision looks at all of them once for each combination of flavors.
-"""
+"""Sites looked at altogether, about; on large tables there are fewer decisions."""
 LEAST = 20
+TRIES = 2000
+"""Ways tried altogether, about, which cost something where there are few sites, too.
+
+A decision tries each combination of flavors with each selector, and looks at all sites for it.
+"""
 TOLD = 8
 FLAVORS = 3
 """How many smaller flavors are tried for a resource."""
@@ -44,8 +46,9 @@ class _Trial:
         self._placer = placer
         self._table = table
         flavors = prod(len(resource.flavors) for resource in allocation.stack.resources)
-        looks = table.count * min(flavors, MAX_COMBINATIONS)
-        self.left = min(DECISIONS, max(ROWS // max(looks, 1), LEAST))
+        tries = max(min(flavors, MAX_COMBINATIONS), 1) * (1 + len(allocation.alternatives))
+        looks = max(ROWS // max(table.count * tries, 1), LEAST)
+        self.left = min(DECISIONS, looks, max(TRIES // tries, 1))
 
     def site(self, allocation: Allocation) -> str | None:
         """The first site when everything fits."""
