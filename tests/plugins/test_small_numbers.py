@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from bayplan.api import CSINode, convert
-from bayplan.framework import CycleState, QueueingHint, Victims
-from bayplan.plugins.default_preemption.victims import cost_of
+from bayplan.api import CSINode, PodDisruptionBudget, convert
+from bayplan.framework import CycleState, PodInfos, QueueingHint, Victims
+from bayplan.plugins import inter_pod_affinity
+from bayplan.plugins.default_preemption.victims import Budgets, compile_budgets, cost_of
 from bayplan.plugins.dynamic_resources.results import bind_calls, deallocate_call
 from bayplan.plugins.node_resources_fit import fit
 from bayplan.plugins.node_volume_limits import _limits_grew
-from bayplan.testing import make_node, make_pod, make_resource_claim
+from bayplan.testing import make_budget, make_node, make_pod, make_resource_claim
+from bayplan.testing.builders import HOSTNAME
 from bayplan.testing.strategies import DrawnCluster
 from tests.plugins.test_forms_agree import assert_scores_agree, handle_for
 
@@ -94,3 +96,42 @@ def test_limits_of_a_node_that_came_may_have_grown():
 
     assert QueueingHint.QUEUE is _limits_grew(make_pod("p").build(), None, came)
     assert QueueingHint.SKIP is _limits_grew(make_pod("p").build(), came, came)
+
+
+@pytest.mark.parametrize("version", ["1.36", "1.37"])
+def test_who_is_being_disrupted_already_uses_up_no_budget(version):
+    body = make_budget("b", "app=x", 1).body()
+    body["status"]["disruptedPods"] = {"gone": "2026-01-01T00:00:00Z"}
+    (budget,) = compile_budgets([convert(PodDisruptionBudget, body)])
+    infos = PodInfos()
+    pods = [infos.make(make_pod(n).label(app="x").build()) for n in ("a", "gone", "b", "gone")]
+
+    violating, harmless = Budgets([budget], all_count=version == "1.36").split(pods)
+
+    assert ["b"] == [info.pod.name for info in violating]
+    assert ["a", "gone", "gone"] == [info.pod.name for info in harmless]
+
+
+@pytest.mark.parametrize("how", ["near", "apart", "prefer_near", "prefer_apart", ""])
+def test_only_pods_that_a_term_means_change_what_affinity_hangs_on(how):
+    node = make_node("n").label({HOSTNAME: "n"}).build()
+    handle = handle_for(DrawnCluster([node]))
+    plugin, pod = inter_pod_affinity.new(None, handle), make_pod("p").label(app="x")
+    if how:
+        getattr(pod, how)(*((1,) if "prefer" in how else ()), "app=db", HOSTNAME)
+    pod, seen = pod.build(), []
+    for labels, term in (
+        ({"app": "web"}, ""),
+        ({"app": "db"}, ""),
+        ({"app": "db"}, ""),
+        ({"app": "web"}, "app=y"),
+        ({"app": "web"}, "app=x"),
+    ):
+        before = plugin.revision(CycleState(handle.infos.make(pod)), pod)
+        came = make_pod(f"came{len(seen)}").label(labels).node("n")
+        handle.table.add_pod(
+            handle.infos.make((came.apart(term, HOSTNAME) if term else came).build())
+        )
+        seen.append(before != plugin.revision(CycleState(handle.infos.make(pod)), pod))
+
+    assert [False, bool(how), bool(how), False, True] == seen

@@ -158,7 +158,7 @@ class Budgets:
             about = self._about(info)
         broken = False
         for place, disrupted in about:
-            if not disrupted or info.pod.metadata.name not in disrupted:
+            if info.pod.metadata.name not in disrupted:
                 left[place] -= 1
                 if left[place] < 0:
                     broken = True

@@ -88,7 +88,6 @@ class RequiredState:
         "_columns",
         "_first",
         "_itself",
-        "_live",
         "_matcher",
         "_namespaces",
         "_stamp",
@@ -136,8 +135,6 @@ class RequiredState:
             for term in info.traits.required_anti_affinity
         ]
         self._first = self._first_of_its_kind()
-        self._live = True
-        """Whether the counts are the table's: when these change PreFilter is asked again."""
         self._stamp: Hashable = None
         """The outcomes of the domains when they were worked out last; None: they were not."""
         self._before: tuple[bool, Hashable] | None
@@ -214,7 +211,6 @@ class RequiredState:
         copy._matcher, copy._itself, copy.traits = self._matcher, self._itself, self.traits
         copy._told = copy._before = copy._stamp = None
         copy._about, copy._columns = self._about, []
-        copy._live = False
         copy._first = self._first
         copy._namespaces = self._namespaces
         copy.existing = {key: domains.clone() for key, domains in self.existing.items()}
@@ -278,7 +274,7 @@ class RequiredState:
         """What the verdict on all nodes hangs on."""
         return (
             table.nodes_revision,
-            self._first if self._live else self._first_of_its_kind(),
+            self._itself,
             *[(domains.key, (domains.counts > 0).tobytes()) for domains in self.affinity],
             *[(key, lookup.tobytes()) for key, lookup in rejecting.items()],
         )
