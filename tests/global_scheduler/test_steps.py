@@ -1,14 +1,17 @@
 """Each step of the service: what it answers, what it says no to, and what it leaves behind."""
 
 import asyncio
+from collections import Counter
 from types import SimpleNamespace
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bayplan.clock import run_virtual
 from bayplan.global_scheduler.inventory import Flavor, Host, Inventory, Quota, Site
-from bayplan.global_scheduler.ledger import COMMITTED, RESERVED, Group, Selected
+from bayplan.global_scheduler.ledger import COMMITTED, RESERVED, Group, Record, Selected
 from bayplan.global_scheduler.operations import HISTORY, shrunk, with_event
 from bayplan.global_scheduler.placer import DEFAULT_POLICY, NoSite, Placer
 from bayplan.global_scheduler.plugins import in_tree_registry
@@ -37,6 +40,8 @@ from bayplan.global_scheduler.table import SiteTable
 from bayplan.global_scheduler.writer import Known, UnavailableError
 from bayplan.store import Compacted, MemoryStore
 from bayplan.store.errors import Unavailable
+from tests.effort import at_most
+from tests.global_scheduler.sites import ask as wide
 from tests.global_scheduler.test_service import snapshot
 
 NOW = 1000.0
@@ -616,3 +621,34 @@ def test_nobody_is_asked_where_there_is_nothing():
     assert isinstance(found, NoSite)
     plan = make_plan(Placer(DEFAULT_POLICY, in_tree_registry()), Inventory(), [], [], 9)
     assert ((), 0.0, 0.0) == (plan.moves, plan.fullest_before, plan.fullest_after)
+
+
+def plainly_shrunk(sites, replicas):
+    """One after the other, as it is told: the youngest of the site that has most."""
+    left = list(enumerate(sites))
+    while len(left) > replicas:
+        counts = Counter(site for _, site in left)
+        fullest = [one for one in left if counts[one[1]] == max(counts.values())]
+        left.remove(max(fullest))
+    return [number for number, _ in left]
+
+
+def record_on(sites):
+    groups = tuple(Group(str(n), (), Selected(site, "r", "z", "")) for n, site in enumerate(sites))
+    return Record("u", wide(len(sites)), groups, created=0.0)
+
+
+@given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=12), st.integers(1, 12))
+def test_who_goes_first_is_found_as_if_one_went_after_the_other(sites, replicas):
+    left = shrunk(record_on(sites), replicas).groups
+
+    assert plainly_shrunk(sites, replicas) == [int(group.name) for group in left]
+
+
+def test_many_replicas_that_go_are_not_counted_anew_for_each():
+    record = record_on([f"s{n % 50}" for n in range(2_000)])
+
+    with at_most(10):
+        left = shrunk(record, 1).groups
+
+    assert ["0"] == [group.name for group in left]

@@ -4,8 +4,9 @@ Each is a pure step: record and table in, new record out; the service writes it.
 count for spread and for machines on a host. A record remembers its last changes.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable
+from heapq import heapify, heapreplace
 
 import msgspec
 
@@ -58,12 +59,17 @@ def grown(placer: Placer, table: SiteTable, record: Record, replicas: int) -> Re
 
 def shrunk(record: Record, replicas: int) -> Record:
     """Fewer replicas: the youngest of the site that has most goes first."""
-    groups = list(record.groups)
-    while len(groups) > replicas:
-        counts = Counter(group.selected.node_id for group in groups)
-        most = max(counts.values())
-        last = max(n for n, group in enumerate(groups) if counts[group.selected.node_id] == most)
-        del groups[last]
+    numbers: defaultdict[str, list[int]] = defaultdict(list)
+    for number, group in enumerate(record.groups):
+        numbers[group.selected.node_id].append(number)
+    fullest = [(-len(one), -one[-1], one) for one in numbers.values()]
+    heapify(fullest)
+    gone = set()
+    for _ in range(len(record.groups) - replicas):
+        one = fullest[0][-1]
+        gone.add(one.pop())
+        heapreplace(fullest, (-len(one), -one[-1] if one else 1, one))
+    groups = (group for number, group in enumerate(record.groups) if number not in gone)
     return _resized(record, groups)
 
 
