@@ -10,12 +10,14 @@ of this is needed: a page does not know it.
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 _NAMES = (b"host", b"origin")
+_HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::\d*)?")
 CLUSTER_SUFFIXES = (".svc", ".svc.cluster.local")
 
 
@@ -38,14 +40,14 @@ def problem(scope: Mapping[str, Any], allowed: Iterable[str] = ()) -> str:
 
 def is_own(origin: str, host: str) -> bool:
     """Say whether a page's Origin is the server that was asked as Host."""
-    return origin.partition("://")[2].lower() == host.lower()
+    scheme, _, name = origin.partition("://")
+    return scheme in ("http", "https") and name.lower() == host.lower() != ""
 
 
 def host_name(host: str) -> str:
-    """Return the host of `HOST[:PORT]` in lower case, without brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower()
+    """Return the host of `HOST[:PORT]` in lower case, without brackets; all of what is none."""
+    found = _HOST.fullmatch(host)
+    return found[1].strip("[]").lower() if found else host
 
 
 @lru_cache(maxsize=64)
