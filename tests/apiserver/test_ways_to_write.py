@@ -136,3 +136,29 @@ async def test_a_watch_with_all_there_is_waits_for_its_version(api, monkeypatch,
     await stream.leave()
     assert kinds == [event["type"] for event in events]
     assert not ahead or 504 == events[0]["object"]["code"]
+
+
+@pytest.mark.parametrize("more", [{}, {"generateName": "c-"}], ids=["named", "and made"])
+async def test_a_name_that_is_taken_is_not_given_twice(api, more):
+    await api.ok("POST", CONFIGMAPS, configmap("c"))
+
+    answer = await api.call("POST", CONFIGMAPS, configmap("c", **more))
+
+    assert (409, "AlreadyExists") == (answer.status, answer.body["reason"])
+    assert bool(more) == ("not able to generate a unique name" in answer.body["message"])
+
+
+@pytest.mark.parametrize(
+    ("place", "body", "details"),
+    [
+        (CONFIGMAPS, {}, {"kind": "configmaps"}),
+        (V1, old(), {"group": "autoscaling", "kind": "horizontalpodautoscalers"}),
+    ],
+    ids=["core", "of a group"],
+)
+async def test_what_is_gone_is_named(api, place, body, details):
+    made = await api.ok("POST", place, body | {"metadata": {"name": "x"}})
+
+    gone = await api.ok("DELETE", f"{place}/x")
+
+    assert details | {"name": "x", "uid": made["metadata"]["uid"]} == gone["details"]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from bayplan.api import CSINode, PodDisruptionBudget, convert
+from bayplan.api import CSINode, Node, PodDisruptionBudget, convert
 from bayplan.framework import CycleState, PodInfos, QueueingHint, Victims
-from bayplan.plugins import inter_pod_affinity
+from bayplan.plugins import image_locality, inter_pod_affinity
 from bayplan.plugins.default_preemption.victims import Budgets, compile_budgets, cost_of
 from bayplan.plugins.dynamic_resources.results import bind_calls, deallocate_call
 from bayplan.plugins.node_resources_fit import fit
@@ -135,3 +135,34 @@ def test_only_pods_that_a_term_means_change_what_affinity_hangs_on(how):
         seen.append(before != plugin.revision(CycleState(handle.infos.make(pod)), pod))
 
     assert [False, bool(how), bool(how), False, True] == seen
+
+
+def test_a_pod_without_containers_has_no_images():
+    image = {"names": ["a:1"], "sizeBytes": 10**9}
+    body = make_node("n").body() | {"status": {"images": [image]}}
+    handle = handle_for(DrawnCluster([convert(Node, body)]))
+    plugin, state = image_locality.new(None, handle), CycleState()
+    pod = make_pod("p").build()
+    bare = replace(pod, spec=replace(pod.spec, containers=()))
+
+    assert 0 == plugin.score_node(state, bare, handle.table.info(0))
+    assert [0] == plugin.score(state, bare, handle.table).tolist()
+
+
+def test_affinity_goes_on_with_its_counts_until_others_mean_the_pod():
+    """Else each attempt would begin anew."""
+    handle = handle_for(DrawnCluster([make_node("n").label({HOSTNAME: "n"}).build()]))
+    plugin, table = inter_pod_affinity.new(None, handle), handle.table
+    pod = make_pod("p").label(app="x").near("app=db", HOSTNAME).build()
+    state, kept = CycleState(handle.infos.make(pod)), []
+    for term in ("", "app=y", "app=x"):
+        plugin.pre_filter(state, pod, table)
+        before = state.get("InterPodAffinity/required")
+        came = make_pod(f"came{term}").label(app="db").node("n")
+        if term:
+            came.apart(term, HOSTNAME)
+        table.add_pod(handle.infos.make(came.build()))
+        plugin.pre_filter(state, pod, table)
+        kept.append(before is state.get("InterPodAffinity/required"))
+
+    assert [True, True, False] == kept

@@ -115,8 +115,7 @@ class SoftState:
 
     def _with_unlabelled(self, item: Constraint, included: Included, counts: IntArray) -> IntArray:
         """Counts in which pods on nodes without the label are those of the empty value."""
-        if item.query is None:
-            return counts
+        assert item.query is not None  # the system's defaults select something
         rows = self._table.label_codes(item.key) < 0
         if included is not None:
             rows = rows & included
