@@ -466,9 +466,10 @@ async def test_what_a_token_request_may_not_ask(rbac, spec, status):
     [
         ({"name": "c"}, 422, "must match the service account name if specified"),
         ({"name": "b", "namespace": "default"}, 201, ""),
+        ({"namespace": "other"}, 400, "does not match the namespace sent on the request"),
         ({"uid": "another"}, 409, "the UID in the token request (another) does not match"),
     ],
-    ids=["another name", "its own", "another uid"],
+    ids=["another name", "its own", "another namespace", "another uid"],
 )
 async def test_a_token_request_is_about_the_account_of_its_path(rbac, metadata, status, text):
     await account(rbac)

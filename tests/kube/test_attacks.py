@@ -205,6 +205,9 @@ CASES = {
     "a token of a map": (
         "", "POST", f"{DEFAULT}/serviceaccounts/reader/token",
         token(boundObjectRef={"kind": "ConfigMap", "apiVersion": "v1", "name": "q"}), "", {}),
+    "a token of another namespace": (
+        "", "POST", f"{DEFAULT}/serviceaccounts/reader/token",
+        {**token(), "metadata": {"namespace": "other"}}, "", {}),
     "a token of nothing": (
         "", "POST", f"{DEFAULT}/serviceaccounts/reader/token", token(boundObjectRef={}), "", {}),
     "a token of a pod of another version": (

@@ -75,6 +75,11 @@ COPIES = [{"op": "copy", "from": "/data", "path": f"/data/k{n}"} for n in range(
 CASES = {
     "bind cluster-admin": (
         "POST", f"{RBAC}/clusterrolebindings", binding("x", "cluster-admin"), "", BOB),
+    "bind a role that is not there": (
+        "POST", f"{RBAC}/clusterrolebindings", binding("x", "none"), "", BOB),
+    "bind a role that is not there in a namespace": (
+        "POST", f"{RBAC}/namespaces/default/rolebindings",
+        {**binding("x", "none"), "kind": "RoleBinding"}, "", BOB),
     "write a role that may do more": (
         "POST", f"{RBAC}/clusterroles", role("x", [rule(["get"], ["secrets"])]), "", BOB),
     "write a role within one's own": (

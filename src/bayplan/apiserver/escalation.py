@@ -81,7 +81,7 @@ async def _check_binding(authorizer: Authorizer, request: Request, obj: Object) 
         return
     rules = authorizer.rules_of(reference, request.namespace)
     if rules is None:
-        raise not_found(RBAC, resource, name)
+        raise not_found(RBAC, request.kind.resource, name)  # in upstream's words
     await _confirm(authorizer, request, obj, rules)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayplan.apiserver.backend import Backend, timestamp
-from bayplan.apiserver.bodies import read_as
+from bayplan.apiserver.bodies import OTHER_NAMESPACE, read_as
 from bayplan.apiserver.codec import Object
 from bayplan.apiserver.errors import bad_request, conflict, invalid, not_found
 from bayplan.apiserver.request import Request
@@ -58,12 +58,12 @@ def _reference(obj: Object) -> Reference:
 
 def _check_metadata(request: Request, asked: Object, account: Object) -> None:
     metadata = asked.get("metadata") or {}
-    for field, wanted in (("name", request.name), ("namespace", request.namespace)):
-        given = metadata.get(field)
-        if given and given != wanted:
-            text = f"must match the service account {field} if specified"
-            cause = invalid_value(f"metadata.{field}", given, text)
-            raise invalid(GROUP, KIND, request.name, [cause])
+    if (metadata.get("namespace") or request.namespace) != request.namespace:
+        raise bad_request(OTHER_NAMESPACE)
+    given = metadata.get("name")
+    if given and given != request.name:
+        text = "must match the service account name if specified"
+        raise invalid(GROUP, KIND, request.name, [invalid_value("metadata.name", given, text)])
     uid, given = account["metadata"].get("uid"), metadata.get("uid")
     if given and given != uid:
         why = (
