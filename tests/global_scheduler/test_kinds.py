@@ -72,6 +72,15 @@ def asked(kind: str, spec: Any, **meta: Any) -> tuple[Any, list[str]]:
     return found, [str(problem) for problem in problems]
 
 
+def test_an_object_may_ask_for_as_much_as_a_request() -> None:
+    two = [{"name": name, "flavors": [{"flavor_id": "f"}]} for name in "ab"]
+    spec = {"resource_group": {"resources": two}, "replicas": 50_000}
+    assert [] == [text for text in asked("allocations", spec)[1] if "replicas" in text]
+
+    [problem] = [p for p in asked("allocations", spec | {"replicas": 50_001})[1] if "replicas" in p]
+    assert problem.startswith("spec.replicas: ask for 100002 resources")
+
+
 @pytest.mark.parametrize(
     ("kind", "spec", "problem"),
     [

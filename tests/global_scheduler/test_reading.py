@@ -259,6 +259,19 @@ def changed(path, value):
     return body
 
 
+@pytest.mark.parametrize(("resources", "replicas"), [(1, 100_000), (2, 50_000), (32, 3125)])
+def test_every_resource_of_every_replica_counts(resources, replicas):
+    body = changed(("replicas",), replicas)
+    one = body["resource_group"]["resources"][0]
+    body["resource_group"]["resources"] = [one | {"name": f"r{n}"} for n in range(resources)]
+    assert [] == read(body)[1]
+
+    [problem] = read(body | {"replicas": replicas + 1})[1]
+
+    text = "must be from 1 to 100000" if resources == 1 else f"ask for {100_000 + resources} "
+    assert problem.startswith(f"replicas: {text}")
+
+
 RESOURCE = ("resource_group", "resources", 0)
 VM = "resource_group.resources[0]"
 NAMES = "must be at most 64 letters, digits or one of _ . -, got"

@@ -184,6 +184,19 @@ def test_resizing_keeps_what_stays_and_says_what_happened():
     play(scene, 4, 9)
 
 
+def test_an_allocation_grows_to_what_may_be_placed_together(monkeypatch):
+    monkeypatch.setattr("bayplan.global_scheduler.service.MAX_REPLICAS", 5)
+    two = (Resource("r", (FlavorChoice("f"),), 1), Resource("s", (FlavorChoice("f"),), 1))
+
+    async def scene(service):
+        await service.create(msgspec.structs.replace(ask("a"), stack=Stack("web", two, {})))
+        assert 2 == len((await service.resize("a", 2)).groups)
+        with pytest.raises(ConflictError, match="at most 2 replicas fit"):
+            await service.resize("a", 3)
+
+    play(scene, 9)
+
+
 @pytest.mark.parametrize(
     ("apart", "least"),
     [

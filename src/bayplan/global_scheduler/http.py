@@ -26,7 +26,7 @@ from bayplan.global_scheduler.quotas import QuotaError
 from bayplan.global_scheduler.request import (
     MAX_REPLICAS,
     MAX_TOGETHER,
-    check_together,
+    check_size,
     read_allocation,
 )
 from bayplan.global_scheduler.service import (
@@ -209,7 +209,7 @@ class Api:
             wanted.append(allocation)
         if not fields.raw("allocations"):
             problems.append(Problem("allocations", f"must have 1 to {MAX_TOGETHER} entries"))
-        check_together(fields, "allocations", wanted)
+        check_size(fields, "allocations", wanted)
         if problems:
             raise _BadRequest(problems)
         with self.metrics.seconds.time():

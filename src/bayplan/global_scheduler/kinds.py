@@ -17,6 +17,7 @@ from bayplan.global_scheduler.ledger import Record
 from bayplan.global_scheduler.request import (
     MAX_COUNT,
     MAX_REPLICAS,
+    check_size,
     read_flavor_choices,
     read_number,
     read_selector,
@@ -231,7 +232,9 @@ class CustomResource:
         )
         replicas = read_number(fields, "replicas", MAX_REPLICAS)
         selector = read_selector(fields.object("selector"))
-        return Allocation(item.metadata.uid, stack, selector, replicas), problems
+        allocation = Allocation(item.metadata.uid, stack, selector, replicas)
+        check_size(fields, "replicas", [allocation])
+        return allocation, problems
 
     async def placed(self, client: Client, item: Placeable, record: Record, node: str) -> bool:
         meta = item.metadata

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from bayplan.global_scheduler.fields import Fields, Json, Problem
 from bayplan.global_scheduler.files import Conf, read_parts
 from bayplan.global_scheduler.inventory import Inventory
-from bayplan.global_scheduler.request import MAX_TOGETHER, check_together, read_allocation
+from bayplan.global_scheduler.request import MAX_TOGETHER, check_size, read_allocation
 from bayplan.global_scheduler.table import SiteTable
 from bayplan.global_scheduler.whatif import Question
 
@@ -26,7 +26,7 @@ def read_question(body: Json, table: SiteTable, problems: list[Problem]) -> Ques
         )
         problems += [Problem(f"{item.path}.{p.path}", p.text) for p in found]
         place.append(allocation)
-    check_together(fields, "place", place)
+    check_size(fields, "place", place)
     return Question(tuple(fields.texts("lose")), add, tuple(place))
 
 

@@ -33,6 +33,7 @@ NAME = re.compile(r"[a-zA-Z0-9_.一-龥-]*")
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 NAME_LIMIT = 64
 MAX_REPLICAS = 100_000
+"""Of all resources that are placed together, each with its own."""
 MAX_COUNT = 1_000_000
 MAX_TOGETHER = 100
 """Allocations of one request."""
@@ -93,17 +94,18 @@ def read_allocation(
         starts_at=_moment(fields, "starts_at"),
         ends_at=_moment(fields, "ends_at"),
     )
+    check_size(fields, "replicas", [allocation])
     if allocation.ends_at and allocation.ends_at <= allocation.starts_at:
         fields.problem("ends_at", "must be after starts_at")
     return allocation, problems
 
 
-def check_together(fields: Fields, name: str, wanted: Iterable[Allocation]) -> None:
-    """Several allocations of one request may not have more replicas than one of them may."""
-    replicas = sum(one.replicas for one in wanted)
-    if replicas > MAX_REPLICAS:
-        text = f"have {replicas} replicas together; at most {MAX_REPLICAS} are possible"
-        fields.problem(name, text)
+def check_size(fields: Fields, name: str, wanted: Iterable[Allocation]) -> None:
+    """What is placed together is bounded, as it is placed in one step."""
+    placed = sum(one.replicas * len(one.stack.resources) for one in wanted)
+    if placed > MAX_REPLICAS:
+        text = f"ask for {placed} resources, each counted in every replica; at most {MAX_REPLICAS}"
+        fields.problem(name, f"{text} are possible")
 
 
 def read_number(fields: Fields, name: str, most: int) -> int:

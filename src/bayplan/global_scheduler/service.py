@@ -31,6 +31,7 @@ from bayplan.global_scheduler.preempt import preempt
 from bayplan.global_scheduler.quotas import QuotaError, usage
 from bayplan.global_scheduler.quotas import check as check_quota
 from bayplan.global_scheduler.rebalance import Plan, make_plan
+from bayplan.global_scheduler.request import MAX_REPLICAS
 from bayplan.global_scheduler.stack import Allocation
 from bayplan.global_scheduler.supervise import keep
 from bayplan.global_scheduler.table import SiteTable
@@ -234,6 +235,9 @@ class Allocations:
             before = len(old.groups)
             if replicas == before:
                 return old, ([], [])
+            most = MAX_REPLICAS // len(old.allocation.stack.resources)
+            if replicas > most:
+                raise ConflictError(f"of its resources at most {plural(most, 'replica')} fit")
             apart = old.allocation.selector.spread
             least = max(apart.min_sites, apart.min_zones, apart.min_regions)
             if replicas < least:
