@@ -2,8 +2,7 @@
 
     python bench/figures.py docs/reference/apiserver.md      (fill its tables in from their files)
 
-A table stands under `<!-- figures: FILE -->`, or `<!-- untied: FILE -->` before FILE was written
-for the first time; filled in, it is tied. Its cells behind the titles show FILE's figures, in
+A table stands under `<!-- figures: FILE -->`. Its cells behind the titles show FILE's figures, in
 its order. A file may also give the table's `columns`, title by title with the number of figures
 in each cell. `tests/docs/test_figures.py` compares them.
 """
@@ -16,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLE = re.compile(r"<!-- (?:figures|untied): (\S+) -->(\n+(?:\|.*\n){2})((?:\|.*\n)+)")
+TABLE = re.compile(r"<!-- figures: (\S+) -->(\n+(?:\|.*\n){2})((?:\|.*\n)+)")
 
 
 def write(path: Path, command: str, figures: dict[str, str], **facts: object) -> None:

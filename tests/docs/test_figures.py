@@ -1,8 +1,7 @@
 """Measured figures in the documentation are those that a command wrote.
 
 A table under `<!-- figures: FILE -->` shows texts of FILE's `figures`, and no others; the benchmark
-that FILE names writes it (`--json FILE`). A table that was filled in by hand says `untied` instead
-until `make figures` has written its file. No page shows others.
+that FILE names writes it (`--json FILE`). No page shows others.
 """
 
 import argparse
@@ -14,9 +13,7 @@ from runpy import run_path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MARKED, UNPROVEN = (
-    re.compile(rf"<!-- {mark}: (\S+) -->\n+((?:\|.*\n)+)") for mark in ("figures", "untied")
-)
+MARKED = re.compile(r"<!-- figures: (\S+) -->\n+((?:\|.*\n)+)")
 UNITS = "ms|µs|[MG]B|[a-z]*/s|a second|s (?:of )?CPU|% of (?:a core|the time)|×|times (?:as|faster)"
 FIGURE = re.compile(rf"\d[\d,.]* ?(?:{UNITS})(?!\w)|\d\.\d+ %")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
@@ -43,9 +40,9 @@ def test_a_table_shows_what_was_measured(source, table):
     assert (ROOT / results["command"]).is_file()
 
 
-def test_filling_a_page_in_ties_its_table(tmp_path):
+def test_a_page_is_filled_in_from_its_file(tmp_path):
     bench = run_path(str(ROOT / "bench" / "figures.py"))
-    page = "<!-- untied: r.json -->\n\n| | a | b |\n| --- | --- | --- |\n| x, y | 1, 2 | 3 |\n"
+    page = "<!-- figures: r.json -->\n\n| | a | b |\n| --- | --- | --- |\n| x, y | 1, 2 | 3 |\n"
     assert page == bench["filled"](page, tmp_path)
 
     bench["write"](tmp_path / "r.json", "bench/store.py", {"a": "4 s", "b": "1/5", "c": "6,7"})
@@ -65,16 +62,13 @@ def test_every_table_can_be_filled_in_from_its_file():
 
 
 def test_figures_that_no_file_proves_are_known():
-    found, untied = {}, set()
+    found = {}
     for page in PAGES:
         text = CODE.sub("", page.read_text("utf-8"))
-        untied |= {source for source, _ in UNPROVEN.findall(text)}
-        if shown := FIGURE.findall(UNPROVEN.sub("", MARKED.sub("", text))):
+        if shown := FIGURE.findall(MARKED.sub("", text)):
             found[page.relative_to(ROOT).as_posix()] = shown
 
     assert {} == found
-    made = re.findall(r"bench/\S+ --json (\S+)", (ROOT / "Makefile").read_text("utf-8"))
-    assert untied <= {source for source in made if not (ROOT / source).exists()}
 
 
 MEASURED = {
@@ -104,7 +98,6 @@ def test_what_a_long_benchmark_will_write_fits_its_table(tmp_path, monkeypatch, 
 
 
 def test_a_run_beside_kube_scheduler_fills_readme_in(tmp_path, monkeypatch):
-    """Also the column that counts start-up, which the file of an older run does not have."""
     monkeypatch.syspath_prepend(ROOT / "bench")
     bench, figures = (run_path(str(ROOT / "bench" / f"{part}.py")) for part in ("e2e", "figures"))
     kinds = ("pods_per_s", "pods_per_s_with_start", "cpu_ms_per_pod", "cpu_ms_per_pod_with_start")
@@ -172,23 +165,20 @@ def is_a_x(row):
 
 
 def test_readme_says_who_ran_first_in_the_run_that_it_shows():
-    """A file that tells no rounds is of a program that ran kube-scheduler first."""
     results = json.loads((ROOT / "docs/results/e2e.json").read_text("utf-8"))
-    rounds = results.get("rounds", 0)
 
     text = (ROOT / "README.md").read_text("utf-8")
-    assert (rounds == 0) == ("kube-scheduler was first each time" in text)
-    assert (rounds > 0) == (f"Medians of {rounds} rounds of `make bench-e2e" in text)
-    assert results.get("nodes", 5000) == 5000
-    assert results.get("pods", 0) == 0, "numbers of pods are those of the titles"
+    assert 0 == results["rounds"] % 2
+    assert f"Medians of {results['rounds']} rounds of `make bench-e2e" in text
+    assert "each first in half of them" in text
+    assert (5000, 0) == (results["nodes"], results["pods"]), "the titles tell how many pods"
 
 
 def test_the_page_was_measured_as_large_as_it_says():
-    source = ROOT / "docs/results/page.json"
-    results = json.loads(source.read_text("utf-8")) if source.exists() else {}
+    results = json.loads((ROOT / "docs/results/page.json").read_text("utf-8"))
     wanted = {"nodes": 5000, "pods": 100_000, "rate": 100, "minutes": 10.0, "openings": 5}
 
-    assert wanted == {name: results.get(name, value) for name, value in wanted.items()}
+    assert wanted == {name: results[name] for name in wanted}
     text = (ROOT / "docs/how-to/page.md").read_text("utf-8")
     assert "With 5,000 nodes\nand 100,000 pods" in text
     assert "| first picture, five openings |" in text
