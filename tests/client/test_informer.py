@@ -357,6 +357,42 @@ def test_a_line_in_many_pieces_is_put_together_once():
         run_virtual(heard_all([line[at : at + 500] for at in range(0, len(line), 500)], 1))
 
 
+class Ending(Burst):
+    """One that takes a moment to end a watch, and notes what happens in which order."""
+
+    def __init__(self, pieces):
+        super().__init__(pieces)
+        self.happened = []
+
+    async def request(self, method, target, headers, body, timeout):
+        self.happened.append("list")
+        return await super().request(method, target, headers, body, timeout)
+
+    @asynccontextmanager
+    async def stream(self, method, target, headers):
+        try:
+            yield StreamResponse(200, {}, self._chunks())
+        finally:
+            await asyncio.sleep(1)
+            self.happened.append("watch ended")
+
+
+def test_a_watch_that_told_an_error_is_ended_before_the_next_list():
+    """Left to the collector, it would hold its connection and end in a task that nobody awaits."""
+
+    async def main():
+        gone = {"type": "ERROR", "object": status(410, "Expired")[1]}
+        transport = Ending([json.dumps(gone).encode() + b"\n"])
+        task = asyncio.create_task(Informer(Client(transport), NODES, Object).run())
+        while transport.happened.count("list") < 3:
+            await asyncio.sleep(0.1)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return transport.happened[:4]
+
+    assert ["list", "watch ended"] * 2 == run_virtual(main())
+
+
 class Deep(Burst):
     """Its first list is nested deeper than can be read."""
 

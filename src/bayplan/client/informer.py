@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -357,17 +358,18 @@ class Informer(Generic[T]):
         )
         applied = 0
         try:
-            async for lines in events:
-                self._watching.set()
-                self.broken.clear()
-                self._outage.over()
-                if lines:
-                    self.heard += 1
-                    self._apply(lines)
-                    applied += sum(map(len, lines))
-                if applied > BREATH:  # large ones that wait already must not hold the loop
-                    applied = 0
-                    await asyncio.sleep(0)
+            async with aclosing(events):
+                async for lines in events:
+                    self._watching.set()
+                    self.broken.clear()
+                    self._outage.over()
+                    if lines:
+                        self.heard += 1
+                        self._apply(lines)
+                        applied += sum(map(len, lines))
+                    if applied > BREATH:  # large ones that wait already must not hold the loop
+                        applied = 0
+                        await asyncio.sleep(0)
         finally:
             self.broken.set()
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import math
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Literal, TypedDict
 from urllib.parse import quote, urlencode
 
@@ -281,7 +281,7 @@ class Client:
         timeout_seconds: int | None = None,
         send_initial_events: bool = False,
         straight: Callable[[Lines], bool] | None = None,
-    ) -> AsyncIterator[Lines]:
+    ) -> AsyncGenerator[Lines, None]:
         """Yield watch events as they come: batches of whole JSON lines, undecoded.
 
         The first batch is empty and tells that the server has accepted the watch.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import msgspec
 
@@ -81,12 +81,14 @@ class Follower:
             version = ""
 
     async def _watch(self, resource: Resource, version: str) -> None:
-        async for lines in self._client.watch(resource, resource_version=version, bookmarks=False):
-            for line in lines:
-                change = _line(line)
-                if change.type == "ERROR":
-                    return
-                self._tell(change.type, resource, bytes(change.object))
+        events = self._client.watch(resource, resource_version=version, bookmarks=False)
+        async with aclosing(events):
+            async for lines in events:
+                for line in lines:
+                    change = _line(line)
+                    if change.type == "ERROR":
+                        return
+                    self._tell(change.type, resource, bytes(change.object))
 
     def _listed(self, resource: Resource, items: list[bytes]) -> None:
         """Tell what a list shows, and that what it shows no more is gone."""

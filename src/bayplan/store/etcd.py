@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from functools import partial
 
 import structlog
@@ -242,12 +243,13 @@ class EtcdStore:
         pause = FIRST_PAUSE
         while True:
             try:
-                async for result in self._client.watch(self._watch_request()):
-                    pause = FIRST_PAUSE
-                    if result.canceled:
-                        await self._canceled(result)
-                        break
-                    self._publish(result)
+                async with aclosing(self._client.watch(self._watch_request())) as results:
+                    async for result in results:
+                        pause = FIRST_PAUSE
+                        if result.canceled:
+                            await self._canceled(result)
+                            break
+                        self._publish(result)
             except StoreError as error:
                 log.warning("etcd watch broke, resuming", err=str(error))
                 await asyncio.sleep(pause)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import io
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -126,7 +126,7 @@ class EtcdClient:
         why = reason(problem.os_error)
         return f"calling etcd at {where}: {why}; {LOOK}"
 
-    async def watch(self, body: Json) -> AsyncIterator[WatchResult]:
+    async def watch(self, body: Json) -> AsyncGenerator[WatchResult, None]:
         """Open one watch stream and yield what it says until it breaks."""
         decoder = msgspec.json.Decoder(WatchAnswer, strict=False)
         try:
