@@ -12,6 +12,7 @@ from operator import itemgetter
 
 import msgspec
 
+from bayplan.store.errors import Compacted
 from bayplan.store.protocol import Event, KeyValue, Watcher
 from bayplan.store.sqlite import SqliteStore
 
@@ -64,13 +65,30 @@ class Truth:
         if store.revision < self.revision:
             text = f"the store came back at {store.revision}, {self.revision} was seen"
             raise Broken(GROW, text)
-        self._watcher = store.watch("", after=self.revision)
+        try:
+            self._watcher = store.watch("", after=self.revision)
+        except Compacted:
+            self._catch_up(store)
+            self._watcher = store.watch("", after=store.revision)
         self.drain()
         found = {kv.key: kv for kv in store.range_now("").items}
         for key in sorted(self.now.keys() | found.keys()):
             if self.now.get(key) != found.get(key):
                 seen, there = _told(self.now.get(key)), _told(found.get(key))
                 raise Broken(LOST, f"{key} was {seen} and is {there} after a restart")
+
+    def _catch_up(self, store: SqliteStore) -> None:
+        """Take over what nobody saw before a crash, of a full disk that let the past go."""
+        found = {kv.key: kv for kv in store.range_now("").items}
+        first = self.revision + 1
+        for key, before in list(self.now.items()):
+            if key not in found or found[key].create_revision >= first:
+                gone = KeyValue(key, before.value, before.create_revision, first)
+                self._apply(Event(gone, before, deleted=True))
+        for kv in sorted(found.values(), key=lambda kv: kv.mod_revision):
+            if kv.mod_revision >= first:
+                self._apply(Event(kv, self.now.get(kv.key), deleted=False))
+        self.revision = store.revision
 
     def leave(self) -> None:
         """The store is about to go: take what it has shown until now."""
