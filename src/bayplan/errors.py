@@ -67,7 +67,7 @@ RAISED = BaseException
 """What a call of others' code may raise: whatever it is fails a pod, not the scheduler.
 
 Also `sys.exit`, a cancellation of its own, or a panic of an extension written in Rust. Whoever
-catches it passes it to `not_ours`.
+catches it in the engine passes it to `not_ours`.
 """
 
 
