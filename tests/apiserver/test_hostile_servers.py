@@ -36,18 +36,23 @@ class Raw:
         self.answers: dict[str, bytes] = {BASE: ok(json.dumps(RESOURCES).encode())}
         self.port = 0
         self.bundle = ""
+        self.watches = 0  # that have not ended
 
     async def serve(self, reader, writer) -> None:
+        watches = 0
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 self.heads.append(head)
+                watches += b"?watch=1" in head
+                self.watches += b"?watch=1" in head
                 path = head.split(b" ")[1].decode("latin-1").partition("?")[0]
                 writer.write(self.answers.get(path, ok(b"{}")))
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
+            self.watches -= watches
             writer.close()
 
     def asked(self) -> list[bytes]:
@@ -337,3 +342,49 @@ async def test_a_server_that_is_put_behind_itself_does_not_go_round(tmp_path):
 
         assert 503 == (await api.call("GET", TIDES)).status
         assert "failing or missing response" in lost["message"]
+
+
+MANY = 120  # what an HTTP library opens at most, where nobody says otherwise, is 100
+
+
+async def test_watches_that_hang_leave_room_for_all_others(api, raw):
+    watched = f"{TIDES}/silent"
+    raw.answers[watched] = b""
+    await put_behind(api, raw)
+
+    watches = [asyncio.create_task(api.watch(f"{watched}?watch=1")) for _ in range(MANY)]
+    await wait_for(lambda: raw.watches == MANY)
+
+    assert 200 == (await api.call("GET", TIDES)).status
+    for watch in watches:
+        watch.cancel()
+
+
+async def ask_for_a_watch(served, raw):
+    reader, writer = await connect(served)
+    writer.write(head(served, "GET", f"{TIDES}?watch=1", "connection: close"))
+    await wait_for(lambda: raw.watches == 1)
+    return reader, writer
+
+
+async def test_a_watch_that_never_began_ends_with_its_client(raw):
+    raw.answers[TIDES] = b""
+    async with serving() as served:
+        await put_behind(Api(served.server), raw)
+        _, writer = await ask_for_a_watch(served, raw)
+
+        writer.close()
+
+        await wait_for(lambda: raw.watches == 0)
+
+
+async def test_a_watch_that_never_began_ends_with_this_server(raw):
+    raw.answers[TIDES] = b""
+    async with serving() as served:
+        await put_behind(Api(served.server), raw)
+        reader, writer = await ask_for_a_watch(served, raw)
+
+        served.server.end_watches()
+
+        assert b"503" == (await answer(reader)).split()[1]
+        writer.close()

@@ -66,7 +66,9 @@ class Caller:
     def session(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
             # Nothing is unpacked, so nothing grows here, and nobody's cookie is shown to others.
+            # Whoever is slow or watched by many takes no connection away from the others.
             self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
                 auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 skip_auto_headers=("Accept-Encoding",),

@@ -17,7 +17,7 @@ from collections.abc import (
     Iterable,
     MutableMapping,
 )
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from bayplan import packed
 from bayplan.apiserver.errors import ApiError, bad_request, too_large
@@ -26,6 +26,7 @@ from bayplan.apiserver.responses import Answer, Stream
 from bayplan.intake import Share
 from bayplan.scope import AT_ONCE, LOST, PEER, PIECE, STRAIGHT, AtOnce
 
+T = TypeVar("T")
 Message = MutableMapping[str, Any]
 _PACKED = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
 _NOT_KEPT = (b"cache-control", b"no-cache, private")
@@ -116,6 +117,7 @@ class Connection:
         made.headers = headers
         made.impersonation = impersonation
         made._body = body
+        made._receive = _never
         made.pretty = False
         made.request = None
         made.warnings = []
@@ -146,6 +148,12 @@ class Connection:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 return
+
+
+async def _never() -> Message:
+    """Stand in for what a client sends later, where it is a task of this process."""
+    await asyncio.Event().wait()
+    return NOTHING_MORE
 
 
 def _unknown(*_: object) -> bool:
@@ -307,6 +315,21 @@ class Endless:
         for ending in list(self._open):
             if not ending.done():
                 ending.set_result(None)
+
+
+async def while_awaited(connection: Connection, work: Awaitable[T], endless: Endless) -> T:
+    """Return what work gives that may take for ever, as long as its client and the server stay."""
+    task = asyncio.ensure_future(work)
+    left, ending = asyncio.ensure_future(connection.gone()), endless.begin()
+    try:
+        await asyncio.wait((task, left, ending), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ApiError(503, "ServiceUnavailable", "the answer is no longer waited for")
+        return task.result()
+    finally:
+        for each in (task, left, ending):
+            each.cancel()
+        await asyncio.gather(task, left, return_exceptions=True)
 
 
 async def send_stream(connection: Connection, stream: Stream, endless: Endless) -> None:

@@ -57,6 +57,7 @@ from bayplan.apiserver.http import (
     plain_text,
     send_answer,
     send_stream,
+    while_awaited,
 )
 from bayplan.apiserver.metrics import Metrics, words_of, words_of_path
 from bayplan.apiserver.negotiate import BODIES, PROTOBUF, STREAMS, accept, error_media
@@ -326,14 +327,14 @@ class ApiServer:
         place = self._fairness.place(user, action, reading=reading)
         connection.flow = place.headers
         await place.seats.take(place.flow or (user.name, connection.headers.get("user-agent", "")))
-        watch = action.verb == "watch"
-        if watch:  # when it begins is the other server's matter
+        if action.verb == "watch":  # when it begins is the other server's matter
             place.seats.give()
+            opening = self._aggregator.pass_on(remote, connection, user, body, watch=True)
+            return await while_awaited(connection, opening, self._endless)
         try:
-            return await self._aggregator.pass_on(remote, connection, user, body, watch=watch)
+            return await self._aggregator.pass_on(remote, connection, user, body, watch=False)
         finally:
-            if not watch:
-                place.seats.give()
+            place.seats.give()
 
     def _stream_request(self, connection: Connection) -> Request:
         """Return what a websocket asks for, if its user may. Raises ApiError."""
