@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from bayplan.api.meta import Object
 from bayplan.client import AsgiTransport, Client, Informer, Response, StreamResponse
-from bayplan.client.informer import BREATH
+from bayplan.client.informer import BREATH, LATE
 from bayplan.client.resources import NODES, PODS
 from bayplan.clock import run_virtual
 from tests.client.fake_api import FakeApi, status
@@ -207,6 +207,21 @@ def test_a_watch_is_renewed_between_five_and_ten_minutes():
         return api.requests[-1][2]["timeoutSeconds"]
 
     assert ["300", "450", "600", "600"] == [run_virtual(asked(j)) for j in (0.0, 0.5, 1.0, 3.0)]
+
+
+def test_a_watch_on_which_nothing_comes_any_more_is_begun_anew():
+    """A firewall that forgets a connection, or a proxy that hangs, does not tell anybody."""
+
+    async def main():
+        async with Watched() as watched:
+            watched.api.changed.notify_all = lambda: None
+            await watched.api.put("/api/v1/nodes/a")
+            await asyncio.sleep(300)
+            before = list(watched.heard)
+            await watched.quiet(300 + LATE + 1)
+            return before, watched.heard, watched.informer.relists
+
+    assert ([], [("ADDED", "a")], 1) == run_virtual(main())
 
 
 def test_an_error_event_of_410_lists_again():

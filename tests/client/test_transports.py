@@ -1,11 +1,14 @@
 """What each transport over sockets promises: the lean one, and aiohttp's for proxies and others."""
 
 import asyncio
-from contextlib import AsyncExitStack
+import os
+import socket
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 from msgspec.structs import replace
 
+from bayplan import vanished
 from bayplan.client import Connection, TransportError, connect, http1_connection
 from bayplan.client.aiohttp_transport import AiohttpTransport
 from bayplan.client.errors import AnswerTooLong, RequestTimeout, Unauthorized
@@ -117,6 +120,44 @@ async def test_streams_are_no_part_of_the_limit_of_connections(acting):
                 response = await opened.enter_async_context(transport.stream("GET", "/", {}))
                 assert b"x" == await anext(response.chunks)
         await opened.aclose()
+        ended.set()
+        await transport.close()
+
+
+KEPT_ALIVE = (1, vanished.BETWEEN, vanished.TIMES)
+
+
+def options_to(url):
+    """How the kernel watches over what this process has opened to a server."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    options = []
+    for number in map(int, os.listdir("/dev/fd")):
+        with suppress(OSError), socket.socket(fileno=os.dup(number)) as found:
+            if found.getpeername() == (host, int(port)):
+                tcp = socket.IPPROTO_TCP
+                asks = found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+                between = found.getsockopt(tcp, socket.TCP_KEEPINTVL)
+                options.append((asks, between, found.getsockopt(tcp, socket.TCP_KEEPCNT)))
+    return options
+
+
+async def test_the_kernel_looks_whether_the_server_is_still_there(acting):
+    """What nobody hears of otherwise: a machine without power, a firewall that forgot."""
+    ended = asyncio.Event()
+
+    async def endless(writer):
+        writer.write(CHUNKED + b"1\r\nx\r\n")
+        await ended.wait()
+
+    async with RawServer(reply(b"")) as server:
+        transport = made(server.url, acting)
+        await transport.request("GET", "/", {}, None, 20)
+        assert [KEPT_ALIVE] == options_to(server.url)
+        await transport.close()
+    async with serving(endless) as url:
+        transport = made(url, acting)
+        async with transport.stream("GET", "/", {}):
+            assert [KEPT_ALIVE] == options_to(url)
         ended.set()
         await transport.close()
 

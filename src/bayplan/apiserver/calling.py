@@ -19,6 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 import aiohttp
 import msgspec
 
+from bayplan import vanished
 from bayplan.api import json
 from bayplan.apiserver.admission import Reader
 from bayplan.apiserver.aside import LARGE, aside_of, beside, leave_own_turn
@@ -68,7 +69,7 @@ class Caller:
             # Nothing is unpacked, so nothing grows here, and nobody's cookie is shown to others.
             # Whoever is slow or watched by many takes no connection away from the others.
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
+                connector=aiohttp.TCPConnector(limit=0, socket_factory=vanished.new_socket),
                 auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 skip_auto_headers=("Accept-Encoding",),

@@ -19,6 +19,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
+from bayplan import vanished
 from bayplan.client.auth import Credential, Credentials
 from bayplan.client.errors import AnswerTooLong, KubeconfigError, RequestTimeout, TransportError
 from bayplan.client.http1_connection import most
@@ -137,7 +138,10 @@ class AiohttpTransport:
 
     def _open(self, context: ssl.SSLContext | None, limit: int) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
-            limit=limit, ssl=context if context is not None else True, keepalive_timeout=90
+            limit=limit,
+            ssl=context if context is not None else True,
+            keepalive_timeout=90,
+            socket_factory=vanished.new_socket,
         )
         here = is_loopback(urlsplit(self._connection.server).hostname or "")
         return aiohttp.ClientSession(

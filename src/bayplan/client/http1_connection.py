@@ -12,6 +12,7 @@ from typing import cast
 
 import httptools
 
+from bayplan import vanished
 from bayplan.client.errors import ELSEWHERE, AnswerTooLong, TransportError
 from bayplan.errors import reason
 
@@ -46,6 +47,7 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         self.transport.set_write_buffer_limits(WRITE_LIMIT)
+        vanished.notice(self.transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
         self.received += len(data)

@@ -31,6 +31,7 @@ from bayplan.client.errors import (
     ApiError,
     ClientError,
     Gone,
+    RequestTimeout,
     TransportError,
     Unauthorized,
     error_from,
@@ -80,6 +81,7 @@ BACKOFF_FIRST = 0.8
 BACKOFF_LIMIT = 30.0
 TOMBSTONES = 10_000
 PAGE = 500
+LATE = 30  # seconds that a server may be late with the end of a watch; then nothing comes from it
 BREATH = 256 * 1024  # bytes of events after which others have their turn
 TOO_NEW = "Too large resource version"
 CONTROL = ("BOOKMARK", "ERROR")  # types of events that bring no object of the kind
@@ -358,7 +360,7 @@ class Informer(Generic[T]):
         )
         applied = 0
         try:
-            async with aclosing(events):
+            async with asyncio.timeout(timeout + LATE), aclosing(events):
                 async for lines in events:
                     self._watching.set()
                     self.broken.clear()
@@ -370,6 +372,9 @@ class Informer(Generic[T]):
                     if applied > BREATH:  # large ones that wait already must not hold the loop
                         applied = 0
                         await asyncio.sleep(0)
+        except TimeoutError as late:
+            what = self.resource.plural
+            raise RequestTimeout(f"watching {what}: no end, {LATE} s after its time") from late
         finally:
             self.broken.set()
 
