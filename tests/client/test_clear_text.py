@@ -1,7 +1,6 @@
 """A credential never crosses the network in clear text."""
 
 import asyncio
-import os
 
 import pytest
 
@@ -11,7 +10,7 @@ from bayplan.client import load_kubeconfig
 from bayplan.client.auth import Credentials
 from bayplan.client.errors import KubeconfigError, TransportError
 from bayplan.client.kubeconfig import Connection
-from bayplan.client.socket_transport import SocketTransport, _uses_proxy
+from bayplan.client.socket_transport import SocketTransport
 
 
 def kubeconfig(tmp_path, **user):
@@ -84,53 +83,6 @@ async def test_what_is_for_this_machine_goes_through_no_proxy(monkeypatch, serve
         proxy.close()
 
     assert [] == asked
-
-
-@pytest.mark.parametrize(
-    ("variables", "server", "asked"),
-    [
-        pytest.param({}, "http://other.example", False, id="none is named"),
-        pytest.param({"http_proxy": "http://p"}, "http://other.example", True, id="for all"),
-        pytest.param({"http_proxy": "http://p"}, "http://127.0.0.1", False, id="this machine"),
-        pytest.param({"https_proxy": "http://p"}, "http://other.example", False, id="another kind"),
-        pytest.param(
-            {"http_proxy": "http://p", "no_proxy": "other.example"},
-            "http://other.example",
-            False,
-            id="left out by name",
-        ),
-    ],
-)
-def test_which_servers_are_asked_through_a_proxy(monkeypatch, variables, server, asked):
-    for name in list(os.environ):
-        if name.lower().endswith("_proxy"):
-            monkeypatch.delenv(name)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-
-    assert asked is _uses_proxy(Connection(server))
-
-
-async def test_a_proxy_is_asked_for_the_whole_address():
-    heard = []
-
-    async def note(reader, writer):
-        heard.append(await reader.readline())
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-        await reader.read()
-        writer.close()
-
-    proxy = await asyncio.start_server(note, "127.0.0.1", 0)
-    through = f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
-    transport = SocketTransport(Connection("http://127.0.0.1:1", proxy_url=through))
-    try:
-        answer = await transport.request("GET", "/version", {}, None, 20)
-    finally:
-        await transport.close()
-        proxy.close()
-
-    assert (b"ok", [b"GET http://127.0.0.1:1/version HTTP/1.1\r\n"]) == (answer.body, heard)
 
 
 async def test_a_proxy_on_another_machine_gets_no_credential_either():

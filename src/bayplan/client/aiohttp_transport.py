@@ -13,7 +13,6 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from urllib.parse import urlsplit
 
 import aiohttp
 from multidict import CIMultiDict
@@ -24,6 +23,7 @@ from bayplan.client.auth import Credential, Credentials
 from bayplan.client.errors import AnswerTooLong, KubeconfigError, RequestTimeout, TransportError
 from bayplan.client.http1_connection import most
 from bayplan.client.kubeconfig import Connection
+from bayplan.client.proxy import proxy_of
 from bayplan.client.tls import client_context
 from bayplan.client.transport import (
     CONNECT_TIMEOUT,
@@ -32,7 +32,6 @@ from bayplan.client.transport import (
     StreamResponse,
 )
 from bayplan.errors import reason
-from bayplan.origin import is_loopback
 
 READ_BUFFER = 1 << 20
 
@@ -143,12 +142,10 @@ class AiohttpTransport:
             keepalive_timeout=90,
             socket_factory=vanished.new_socket,
         )
-        here = is_loopback(urlsplit(self._connection.server).hostname or "")
         return aiohttp.ClientSession(
             connector=connector,
             read_bufsize=READ_BUFFER,
-            trust_env=not self._connection.proxy_url and not here,  # as in Go
-            proxy=self._connection.proxy_url or None,
+            proxy=proxy_of(self._connection) or None,
         )
 
     def _url(self, target: str) -> URL:

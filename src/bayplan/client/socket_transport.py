@@ -8,18 +8,16 @@ connection's credentials and TLS settings.
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from bayplan import __version__
 from bayplan.client.auth import Credential, Credentials
 from bayplan.client.http1 import Http1Pool
 from bayplan.client.kubeconfig import Connection
 from bayplan.client.limiter import RateLimiter
+from bayplan.client.proxy import proxy_of
 from bayplan.client.rest import Client, Observer
 from bayplan.client.tls import client_context
 from bayplan.client.transport import (
@@ -28,7 +26,6 @@ from bayplan.client.transport import (
     Response,
     StreamResponse,
 )
-from bayplan.origin import is_loopback
 
 if TYPE_CHECKING:
     from bayplan.client.aiohttp_transport import AiohttpTransport
@@ -49,7 +46,9 @@ class SocketTransport:
         self._credentials = Credentials(connection)
         gzip = connection.compression if compression is None else compression
         self._extra = {"accept-encoding": "gzip"} if gzip else {}
-        self._general = self._proxied(gzip) if _uses_proxy(connection) else None
+        # Several impersonation headers of one name also need the general client.
+        general = connection.impersonate or proxy_of(connection)
+        self._general = self._open_general(gzip) if general else None
         self._pool: Http1Pool | None = None
         self._lock = asyncio.Lock()
         self._credential: Credential | None = None
@@ -90,7 +89,7 @@ class SocketTransport:
         if self._general is not None:
             await self._general.close()
 
-    def _proxied(self, gzip: bool) -> AiohttpTransport:
+    def _open_general(self, gzip: bool) -> AiohttpTransport:
         from bayplan.client.aiohttp_transport import AiohttpTransport
 
         return AiohttpTransport(
@@ -136,20 +135,6 @@ class SocketTransport:
             self._merged.clear()
         self._merged[id(headers)] = (headers, merged)
         return merged
-
-
-def _uses_proxy(connection: Connection) -> bool:
-    # Several impersonation headers of one name also need the general client.
-    names = [name for name, _ in connection.impersonate]
-    if connection.proxy_url or names:
-        return True
-    if sys.platform == "linux" and not any(name.lower().endswith("_proxy") for name in os.environ):
-        return False  # elsewhere the system may know of one
-    from urllib.request import getproxies, proxy_bypass
-
-    url = urlsplit(connection.server)
-    host = url.hostname or ""
-    return url.scheme in getproxies() and not is_loopback(host) and not proxy_bypass(host)
 
 
 def connect(
