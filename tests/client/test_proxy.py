@@ -104,7 +104,7 @@ def test_a_proxy_of_a_kind_that_is_not_spoken_is_told_by_where_it_is_named(set_v
         SocketTransport(Connection("https://a.example", proxy_url="socks5://s:1"))
 
     set_variables(https_proxy="socks5://s:1")
-    with pytest.raises(KubeconfigError, match='^https_proxy: "socks5://s:1" is no'):
+    with pytest.raises(KubeconfigError, match=r'^https_proxy: "socks5://s:1" is no'):
         SocketTransport(Connection("https://a.example"))
     SocketTransport(Connection("http://a.example"))
 

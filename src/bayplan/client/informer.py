@@ -359,8 +359,9 @@ class Informer(Generic[T]):
             straight=self._take,
         )
         applied = 0
+        limit = None if self._client.timeout is None else timeout + LATE
         try:
-            async with asyncio.timeout(timeout + LATE), aclosing(events):
+            async with asyncio.timeout(limit), aclosing(events):
                 async for lines in events:
                     self._watching.set()
                     self.broken.clear()

@@ -29,7 +29,7 @@ def proxy_of(connection: Connection) -> str:
         return _known(connection.proxy_url, "proxy-url of the cluster in the kubeconfig")
     url = urlsplit(connection.server)
     name, given = _from_environment(f"{url.scheme}_PROXY")
-    if not given or _is_left_out(url):
+    if not given or url.scheme not in _PORTS or _is_left_out(url):
         return ""
     return _known(given, name)
 
@@ -37,7 +37,8 @@ def proxy_of(connection: Connection) -> str:
 def _from_environment(name: str) -> tuple[str, str]:
     """Return the name of a variable as it was found, and what it is set to."""
     upper, lower = name.upper(), name.lower()
-    return (upper, os.environ[upper]) if os.environ.get(upper) else (lower, os.environ.get(lower, ""))
+    chosen = upper if os.environ.get(upper) else lower
+    return chosen, os.environ.get(chosen, "")
 
 
 def _known(given: str, where: str) -> str:
@@ -51,7 +52,7 @@ def _known(given: str, where: str) -> str:
 def _is_left_out(url: SplitResult) -> bool:
     """Say whether a server is asked directly, whatever proxy there is."""
     host = url.hostname or ""
-    port = str(url.port or _PORTS.get(url.scheme, ""))
+    port = str(url.port or _PORTS[url.scheme])
     _, listed = _from_environment("NO_PROXY")
     entries = [each.strip() for each in listed.lower().split(",")]
     return is_loopback(host) or any(_is_meant(host, port, entry) for entry in entries if entry)

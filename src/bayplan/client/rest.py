@@ -93,7 +93,10 @@ class Client:
         timeout: float | None = 60.0,
         observe: Observer | None = None,
     ) -> None:
-        """`observe` is told method, HTTP code (0: no answer) and seconds of every request."""
+        """`observe` is told method, HTTP code (0: no answer) and seconds of every request.
+
+        Without a `timeout` nothing is given up that does not end, no informer's watch either.
+        """
         self.transport = transport
         self.namespace = namespace
         self.timeout = timeout
