@@ -356,12 +356,12 @@ class UnreliableProxy:
         task = asyncio.create_task(self._forward(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: writer.transport.abort())  # it may never have begun
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             other_reader, other_writer = await asyncio.open_connection(*self._to)
         except OSError:  # the API server is away: so is this connection
-            writer.transport.abort()
             return
         budget = [self._random.expovariate(1 / self._mean_bytes)]
         pumps = [
@@ -374,7 +374,6 @@ class UnreliableProxy:
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            writer.transport.abort()
             other_writer.transport.abort()
 
     async def _pump(

@@ -7,6 +7,7 @@ pods.add_handler(lambda changes: ...)
 task = asyncio.create_task(pods.run()); await pods.wait_synced()
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from bayplan.client.errors import (
@@ -29,11 +30,11 @@ from bayplan.client.leaderelection import LeaderElector
 from bayplan.client.limiter import RateLimiter
 from bayplan.client.resources import Resource
 from bayplan.client.rest import Client, is_retriable
-from bayplan.client.socket_transport import connect
 from bayplan.client.transport import Response, StreamResponse, Transport
 
 if TYPE_CHECKING:
     from bayplan.client.asgi_transport import AsgiTransport
+    from bayplan.client.socket_transport import connect
 
 __all__ = [
     "AlreadyExists",
@@ -65,10 +66,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Load what only tests and applications of others need when it is asked for."""
-    if name == "AsgiTransport":
-        from bayplan.client.asgi_transport import AsgiTransport
+_LATER = {"AsgiTransport": "asgi_transport", "connect": "socket_transport"}
 
-        return AsgiTransport
+
+def __getattr__(name: str) -> object:
+    """Load what speaks to a server when it is asked for: in the server's process nobody does."""
+    if name in _LATER:
+        return getattr(import_module(f"bayplan.client.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from bayplan.client import ClientError, Connection, connect, load_kubeconfig
+from bayplan.client import ClientError, Connection, load_kubeconfig
 from bayplan.client.resources import CONFIG_MAPS
 from bayplan.config import (
     ClientConnectionConfiguration,
@@ -129,6 +129,8 @@ def _config_map_reader(values: Values) -> ConfigMapReader:
     """
 
     async def fetch(namespace: str, name: str) -> bytes:
+        from bayplan.client import connect
+
         connection = load_kubeconfig(
             values.text("kubeconfig") or None, master=values.text("master")
         )
