@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 
+from bayplan import vanished
 from bayplan.errors import CannotListen, ConfigError
 
 BACKLOG = 1024
@@ -31,6 +32,7 @@ def listen(host: str, port: int, flag: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    vanished.notice(listener)  # what it accepts is watched over in the same way
     try:
         listener.bind((host, port))
     except OSError as error:

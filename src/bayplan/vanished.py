@@ -1,8 +1,9 @@
 """Lets the kernel find out that a peer has vanished, from which nothing will ever come.
 
 A machine that loses its power, or a firewall that forgets a connection, ends it without a word, and
-a watch would wait for the next event for ever. As client-go does with pings, a connection that has
-been silent for IDLE seconds is asked, and after 45 given up.
+a watch would wait for the next event for ever, and a server would keep the watch of a client that
+is gone. As Go's programs do, a connection that has been silent for IDLE seconds is asked, and after
+45 given up.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ class Socket(Protocol):
     def setsockopt(self, level: int, option: int, value: int, /) -> None: ...
 
 
-def notice(connected: Socket) -> None:
-    """Have the kernel end this TCP connection when its peer has vanished."""
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+def notice(ours: Socket) -> None:
+    """Have the kernel end a TCP connection whose peer has vanished, or such ones of a listener."""
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _OPTIONS:
         if hasattr(socket, name):
-            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            ours.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def new_socket(address: tuple[Any, ...]) -> socket.socket:

@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 from msgspec.structs import replace
 
-from bayplan import vanished
 from bayplan.client import Connection, TransportError, connect, http1_connection
 from bayplan.client.aiohttp_transport import AiohttpTransport
 from bayplan.client.errors import AnswerTooLong, RequestTimeout, Unauthorized
@@ -17,6 +16,7 @@ from bayplan.client.resources import PODS
 from bayplan.client.socket_transport import SocketTransport
 from tests.client.test_rest import RawServer, reply
 from tests.client.test_stream import CHUNKED, serving
+from tests.test_vanished import KEPT_ALIVE, kept_alive
 
 KINDS = {"lean": (), "general": (("impersonate-user", "u"),)}
 
@@ -124,9 +124,6 @@ async def test_streams_are_no_part_of_the_limit_of_connections(acting):
         await transport.close()
 
 
-KEPT_ALIVE = (1, vanished.BETWEEN, vanished.TIMES)
-
-
 def options_to(url):
     """How the kernel watches over what this process has opened to a server."""
     host, _, port = url.removeprefix("http://").partition(":")
@@ -134,10 +131,7 @@ def options_to(url):
     for number in map(int, os.listdir("/dev/fd")):
         with suppress(OSError), socket.socket(fileno=os.dup(number)) as found:
             if found.getpeername() == (host, int(port)):
-                tcp = socket.IPPROTO_TCP
-                asks = found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-                between = found.getsockopt(tcp, socket.TCP_KEEPINTVL)
-                options.append((asks, between, found.getsockopt(tcp, socket.TCP_KEEPCNT)))
+                options.append(kept_alive(found))
     return options
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import select
 import socket
 import threading
 import time
@@ -11,6 +12,7 @@ import pytest
 from bayplan.extender import http
 from bayplan.extender.http import Call, _request
 from bayplan.framework.contract.extender import ExtenderError
+from tests.test_vanished import KEPT_ALIVE, kept_alive
 
 CLOSE = None
 
@@ -88,6 +90,24 @@ def test_a_call_that_must_not_be_made_twice_is_not_repeated(caller):
             ask(caller, url, repeatable=False)
 
     assert 2 == len(received)
+
+
+def test_a_call_that_must_not_be_made_twice_takes_no_connection_that_has_ended(caller):
+    with scripted([sized(b"one")], [sized(b"two")]) as (url, received):
+        ask(caller, url)
+        ((idle,),) = caller._idle.values()
+        select.select([idle.socket], [], [], 60)  # until its end has come
+
+        assert b"two" == ask(caller, url, repeatable=False)
+    assert 2 == len(received)
+
+
+def test_the_kernel_looks_whether_an_extender_is_still_there(caller):
+    with scripted([sized(b"one")]) as (url, _):
+        ask(caller, url)
+        ((idle,),) = caller._idle.values()
+
+        assert KEPT_ALIVE == kept_alive(idle.socket)
 
 
 def test_a_connection_that_the_server_will_close_is_not_used_again(caller):
@@ -189,9 +209,12 @@ def test_kept_connections_that_were_closed_are_passed_over_when_sending_fails(ca
     with scripted([sized(b"one")], [sized(b"two")]) as (url, _):
         assert b"one" == ask(caller, url)
         ((idle,),) = caller._idle.values()
-        idle.close()  # writing to it fails at once
+        broken, other = socket.socketpair()
+        with idle.socket, broken, other:
+            broken.shutdown(socket.SHUT_WR)  # writing to it fails at once
+            idle.socket = broken
 
-        assert b"two" == ask(caller, url)
+            assert b"two" == ask(caller, url)
 
 
 def test_a_caller_that_ends_fails_the_calls_that_wait(caller):

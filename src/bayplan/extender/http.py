@@ -9,11 +9,15 @@ about several pods are under way together, each on a connection of its own.
 The deadline covers connecting, sending and the last byte of the answer: the time left is looked at
 before every step, so an extender that drips one byte a second is cut off in time.
 
+A kept connection that has ended meanwhile, or whose other side has vanished, is not used again:
+a call that must not be made twice would fail on it.
+
 What it does not do: understand messages, or decide what a failure means (`client` does); proxies.
 """
 
 import contextlib
 import itertools
+import select
 import socket
 import ssl
 import tempfile
@@ -27,7 +31,7 @@ from urllib.parse import urlsplit
 import httptools
 import msgspec
 
-from bayplan import packed, private
+from bayplan import packed, private, vanished
 from bayplan.config.types import Extender, ExtenderTLSConfig
 from bayplan.errors import ConfigError
 from bayplan.framework.contract.extender import ExtenderError
@@ -144,6 +148,7 @@ class _Connection:
         """What the socket's timeout is."""
         plain = socket.create_connection((host, port), timeout=self._patience)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        vanished.notice(plain)
         self.socket: socket.socket = plain
         if call.tls is not None:
             try:
@@ -206,6 +211,12 @@ class _Connection:
     def _ends_by_closing(answer: _Answer) -> bool:
         """Whether the answer told no length, as old or simple servers do: it ends here."""
         return answer.status != 0 and not answer.measured
+
+    def ended(self) -> bool:
+        """Say whether one that is idle can carry no call: then its end waits to be read."""
+        looking = select.poll()
+        looking.register(self.socket, select.POLLIN)
+        return bool(looking.poll(0))
 
     def close(self) -> None:
         self.socket.close()
@@ -333,19 +344,22 @@ class Caller:
                 connection.close()
                 if connection.fresh:
                     raise
-                continue  # an idle connection that the other side had closed
+                continue  # the other side has just closed it
             with self._lock:
                 self._busy.add(connection)
             return connection
 
     def _take(self, key: tuple[str, int, int]) -> _Connection | None:
-        with self._lock:
-            idle = self._idle.get(key)
-            if not idle:
-                return None
-            connection = idle.pop()
-        connection.fresh = False
-        return connection
+        while True:
+            with self._lock:
+                idle = self._idle.get(key)
+                if not idle:
+                    return None
+                connection = idle.pop()
+            if not connection.ended():
+                connection.fresh = False
+                return connection
+            connection.close()
 
     def give_back(self, call: Call, connection: _Connection, answer: _Answer) -> None:
         """Keep a connection for the next call, unless the other side closes it."""
