@@ -8,12 +8,17 @@ import weakref
 
 import pytest
 
-from bayplan import edge, edge_socket
+from bayplan import edge, edge_socket, intake
+from bayplan.apiserver import streams
 from bayplan.apiserver.serving import Settings, running
+from bayplan.store import Unavailable
+from bayplan.store.memory import MemoryStore
 from tests.apiserver.api import PODS, Api, pod
+from tests.waiting import wait_for
 
 MASK = b"\1\2\3\4"
 CONT, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
+END_OF_STDIN = b"\xff\0"  # in v5
 HUSH = "hush-this-is-a-secret"
 
 
@@ -40,7 +45,11 @@ class Waiting:
         self.printed = 0
 
     async def execute(self, pod, container, command, given, write):
-        self.got.append(await given())
+        if command == ["fail"]:
+            raise ValueError("of the command")
+        if command == ["wait"]:
+            await asyncio.Event().wait()
+        self.got.append(await given() if given else None)
         return 0
 
     async def attach(self, pod, container):
@@ -173,12 +182,87 @@ async def test_a_good_message_comes_through_in_pieces_and_between_pings(served):
         frame(PING, b"?"),
         frame(CONT, b"llo", fin=False),
         frame(CONT, b"\4"),
+        frame(BINARY, END_OF_STDIN),
     ]
     await send_all(writer, pieces)
 
     async with asyncio.timeout(60):
         await reader.readuntil(b"Success")
     assert [b"hello\4"] == served.server.backend.containers.got
+    writer.close()
+
+
+async def test_a_key_ends_the_input_of_a_terminal(served):
+    _, reader, writer = await opened(served, "exec?command=cat&stdin=true&tty=true")
+    await send_all(writer, [frame(BINARY, b"\0hel"), frame(BINARY, b"\0lo\4?")])
+
+    async with asyncio.timeout(60):
+        await reader.readuntil(b"Success")
+    assert [b"hello"] == served.server.backend.containers.got
+    writer.close()
+
+
+async def test_more_input_than_is_kept_is_refused_and_runs_nothing(served, monkeypatch):
+    monkeypatch.setattr(streams, "MAX_INPUT", 10)
+    _, reader, writer = await opened(served)
+    await send_all(writer, [frame(BINARY, b"\0" + b"x" * 10), frame(BINARY, b"\0x")])
+
+    assert b"Request entity too large: limit is 10" in await ended(reader)
+    assert [] == served.server.backend.containers.got
+    writer.close()
+
+
+async def test_input_of_all_websockets_together_is_bounded(served, monkeypatch):
+    monkeypatch.setattr(intake, "MAX_INTAKE", 15)
+    monkeypatch.setattr(intake, "SMALL", 0)
+    held = served.server._intake
+    _, _, first = await opened(served)
+    await send_all(first, [frame(BINARY, b"\0" + b"x" * 10)])
+    await wait_for(lambda: held.held == 10)
+    _, reader, second = await opened(served)
+    await send_all(second, [frame(BINARY, b"\0" + b"x" * 10)])
+
+    assert b"too many request bodies at once" in await ended(reader)
+    first.close()
+    await wait_for(lambda: held.held == 0)
+    second.close()
+
+
+async def test_input_that_nobody_asked_for_is_not_kept(served):
+    _, reader, writer = await opened(served, "exec?command=wait")
+    await send_all(writer, [frame(BINARY, b"\0" + b"x" * 10), frame(PING, b"?")])
+    async with asyncio.timeout(60):
+        await reader.readuntil(frame(PONG, b"?", masked=False))
+
+    assert 0 == served.server._intake.held
+    writer.close()
+
+
+async def test_a_command_that_fails_unforeseen_is_told_and_logged(served, caplog):
+    _, reader, writer = await opened(served, "exec?command=fail")
+
+    assert b"Internal error occurred: ValueError" in await ended(reader)
+    assert 1 == served.server.failures
+    writer.close()
+
+
+async def test_exec_without_a_command_is_refused(served):
+    head, _, writer = await opened(served, "exec?stdin=true")
+
+    assert b" 400 " in head
+    writer.close()
+
+
+async def test_a_store_that_is_away_is_told_before_a_websocket_opens(served, caplog, monkeypatch):
+    async def away(*_, **__):
+        raise Unavailable("nobody there")
+
+    monkeypatch.setattr(MemoryStore, "get", away)
+    head, reader, writer = await opened(served)
+
+    assert b" 503 " in head
+    assert b"the store is unavailable" in await ended(reader)
+    assert [] == [each for each in caplog.records if each.exc_info]
     writer.close()
 
 

@@ -200,7 +200,8 @@ class ApiServer:
         if scope["type"] == "websocket":
             from bayplan.apiserver.streams import Streams  # few clients open one
 
-            await Streams(self._stream_request, self.backend).serve(scope, receive, send)
+            streams = Streams(self._stream_request, self.failed, self.backend, self._intake)
+            await streams.serve(scope, receive, send)
             return
         if scope["type"] != "http":
             await _lifespan(receive, send)
@@ -247,15 +248,21 @@ class ApiServer:
         except ApiError as error:
             media = error_media(connection.headers.get("accept"))
             return await refusal(error, media=media, pretty=connection.pretty)
-        except RecursionError:  # a patch that nests what was not, before anything is written
-            return error_answer(bad_request(TOO_DEEP))
-        except StoreError as error:
-            log.warning("the store refuses", error=str(error), path=connection.path)
-            return error_answer(_store_error(error))
         except Exception as error:
-            self.failures += 1
-            log.exception("request failed", method=connection.method, path=connection.path)
-            return error_answer(internal(type(error).__name__))
+            return error_answer(self.failed(connection, error))
+
+    def failed(self, connection: Connection, error: Exception) -> ApiError:
+        """Return what a client is told of an error; of one that nobody expected we are told."""
+        if isinstance(error, ApiError):
+            return error
+        if isinstance(error, RecursionError):  # a patch that nests what was not, before any write
+            return bad_request(TOO_DEEP)
+        if isinstance(error, StoreError):
+            log.warning("the store refuses", error=str(error), path=connection.path)
+            return _store_error(error)
+        self.failures += 1
+        log.exception("request failed", method=connection.method, path=connection.path)
+        return internal(type(error).__name__)
 
     async def _handle(self, connection: Connection) -> Answer | Stream:
         path = connection.path
