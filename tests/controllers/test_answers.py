@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bayplan.apiserver.errors import ApiError
 from bayplan.client import ClientError
 from bayplan.client.resources import PODS
 from tests.controllers.cluster import Cluster, Json, cluster, pod_spec, virtual
@@ -107,6 +108,73 @@ async def test_exec_runs_what_is_understood_and_says_so_of_the_rest() -> None:
         words = "stdin=1&command=cat&command=/dev/stdin"
         sent = (b"\x00abc", b"\xff\x00")
         assert b"abc" == channel(await talk(made, "p/exec", words, "v5.channel.k8s.io", *sent), 1)
+
+
+@virtual
+async def test_what_exec_is_given_is_read_by_its_commands_alone() -> None:
+    async with cluster() as made:
+        await start(made, "p")
+        sent = (b"\x00abc\n", b"\xff\x00")
+        for words, printed in (
+            ("command=cat", b"abc\n"),
+            ("command=sh&command=-c&command=cat+-+|+grep+b", b"abc\n"),
+            ("command=sh&command=-c&command=cat+>+/tmp/f;+cat+/tmp/f", b"abc\n"),
+        ):
+            received = await talk(made, "p/exec", f"stdin=1&{words}", "v5.channel.k8s.io", *sent)
+            assert printed == channel(received, 1)
+        script = (b"\x00echo a; echo b", b"\xff\x00")
+        received = await talk(made, "p/exec", "stdin=1&command=sh", "v5.channel.k8s.io", *script)
+        assert b"a\nb\n" == channel(received, 1)
+
+        words = "command=cat&command=/dev/stdin"
+        assert b"" == channel(await talk(made, "p/exec", words, "v5.channel.k8s.io"), 1)
+
+
+@virtual
+async def test_much_that_a_command_prints_comes_whole() -> None:
+    async with cluster() as made:
+        await start(made, "p")
+        text = b"x" * 99 + b"\n"
+        sent = *[b"\x00" + text * 1000] * 10, b"\xff\x00"
+        received = await talk(made, "p/exec", "stdin=1&command=cat", "v5.channel.k8s.io", *sent)
+        assert text * 10_000 == channel(received, 1)
+
+        words = "&".join(["command=cat"] + ["command=/dev/stdin"] * 9)
+        received = await talk(made, "p/exec", f"stdin=1&{words}", "v5.channel.k8s.io", *sent)
+        assert b"does too much at once" in channel(received, 1)
+
+
+@virtual
+async def test_a_container_that_ended_before_the_input_did_runs_no_command() -> None:
+    async with cluster() as made:
+        await start(made, "p", "sleep 10")
+        containers = made.server.backend.containers
+        assert containers is not None
+
+        async def late() -> bytes:
+            await asyncio.sleep(60)
+            return b""
+
+        async def write(number: int, data: bytes) -> None:
+            raise AssertionError
+
+        pod = await made.get(PODS, "p")
+        with pytest.raises(ApiError, match='container "c" is not running'):
+            await containers.execute(pod, "", ["ls"], late, write)
+
+
+@virtual
+async def test_a_line_is_followed_while_it_is_written() -> None:
+    async with cluster() as made:
+        await start(made, "p", "sleep 10; printf a; sleep 1; printf b; sleep 1; echo; echo c")
+
+        plain, stamped = await asyncio.gather(
+            log(made, "p", "follow=true"), log(made, "p", "follow=true&timestamps=true")
+        )
+
+    assert "ab\nc\n" == plain
+    stamps, texts = zip(*(line.split(" ") for line in stamped.splitlines()), strict=True)
+    assert (("ab", "c"), True) == (texts, stamps[0] < stamps[1])
 
 
 @virtual

@@ -5,10 +5,19 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bayplan.controllers.kubelet.files import Files, Volume
-from bayplan.controllers.kubelet.processes import Log, Process
-from bayplan.controllers.kubelet.shell import Shell
+from bayplan.controllers.kubelet.files import MAX_FILES, Files, Volume
+from bayplan.controllers.kubelet.processes import (
+    LEAST_LINE,
+    MAX_LINE,
+    MAX_LOG_BYTES,
+    Log,
+    Process,
+)
+from bayplan.controllers.kubelet.programs import PAUSE
+from bayplan.controllers.kubelet.shell import MAX_STEPS, Shell
 from bayplan.controllers.kubelet.syntax import NotUnderstoodError
 from tests.effort import at_most
 
@@ -24,13 +33,18 @@ FAIL_ONCE = """
 
 
 def run(
-    words: list[str], variables: dict[str, str] | None = None, volume: Volume | None = None
+    words: list[str],
+    variables: dict[str, str] | None = None,
+    volume: Volume | None = None,
+    seconds: float = 1000.0,
 ) -> tuple[float, int | None, str]:
     """Return for how long a command ran (at most 1,000 s), its code and what it printed."""
     log = Log()
     files = Files([("/data", volume if volume is not None else {}, "", False)], {})
     process = Process.script(0.0, words, variables or {}, files, log)
-    process.advance(1000.0)
+    moment = 0.0
+    while moment < seconds and process.code is None:
+        moment = min(process.advance(moment), seconds)
     text = b"".join(line for _, line in log.lines).decode()
     return process.ended, process.code, text
 
@@ -113,6 +127,101 @@ def test_a_script_that_never_sleeps_holds_nobody_up() -> None:
     with at_most(1000):
         assert (0.0, None, "") == run(["sh", "-c", "while true; do :; done"])
         assert (0.0, None) == run(["sh", "-c", "f() { f; }; while true; do echo x; done"])[:2]
+
+
+BIG = {"big": (b"x" * 99 + b"\n") * 2000}
+INSIDE = "sh: a command, or what is inside of $(…), does too much at once\n"
+BETWEEN = "sh: more than 256 KiB from one command to another\n"
+TOGETHER = "sh: variables of more than 1 MiB together\n"
+LONG = "sh: words and variables of more than 256 KiB\n"
+GREEDY = [
+    ("x=$(while true; do sleep 1; done)", INSIDE),
+    ("x=$(while true; do :; done)", INSIDE),
+    ("x=$(for i in 1 2; do y=$(while true; do :; done); done)", INSIDE),
+    ("x=$(cat /data/big /data/big)", BETWEEN),
+    ("while true; do cat /data/big; done | cat", BETWEEN),
+    ("x=aaaa; while true; do x=$x$x; done", LONG),
+    ("x=$(cat /data/big); echo $x $x $x", LONG),
+    ('x=$(cat /data/big); for i in "$x" "$x"; do :; done', LONG),
+    ("x=$(cat /data/big); a=$x b=$x true", LONG),
+    ('x=$(cat /data/big); for i in $(seq 1 9); do export v$i="$x"; done', TOGETHER),
+    ("echo " + "$(for i in 1 2 3 4 5 6 7 8 9; do :; done)" * 300, INSIDE),
+]
+
+
+@pytest.mark.parametrize(("script", "told"), GREEDY, ids=[script[:60] for script, _ in GREEDY])
+def test_a_script_that_wants_too_much_at_once_ends_and_says_why(script: str, told: str) -> None:
+    with at_most(100):
+        assert (2, told) == run(["sh", "-c", script], volume=dict(BIG))[1:]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "while true; do sleep 0.0000000000000000000000000001; done",
+        "while true; do sleep 0.000001; done",
+        "while true; do cat /data/big; done",
+        "while true; do grep y /data/big; done",
+        "while true; do x=$(for i in $(seq 1 400); do :; done); done",
+        "while true; do seq 1 10000; done",
+        "while true; do echo " + "$((1+1))" * 1800 + "; done",
+        "x='" + "echo a; " * 1900 + '\'; while true; do sh -c "$x"; done',
+    ],
+    ids=lambda script: script[:60],
+)
+def test_a_script_that_hardly_sleeps_rests(script: str) -> None:
+    volume = {"big": b"x\n" * 100_000}
+    process = Process.script(
+        0.0, ["sh", "-c", script], {}, Files([("/data", volume, "", False)], {}), Log()
+    )
+    with at_most(100):
+        due = process.advance(1.0)
+
+    assert (None, True) == (process.code, due >= PAUSE)
+
+
+def test_steps_inside_count_outside_too() -> None:
+    script = "while true; do x=$(for i in 1 2 3; do :; done); done"
+    process = Process.script(0.0, ["sh", "-c", script], {}, Files([], {}), Log())
+    process.advance(0.0)
+
+    assert process._shell is not None
+    assert MAX_STEPS <= process._shell.steps < MAX_STEPS + 10
+
+
+def test_so_many_files_fill_a_container() -> None:
+    script = f"for i in $(seq 1 {MAX_FILES + 1}); do touch /f$i || echo full at $i; sleep 1; done"
+
+    assert f"full at {MAX_FILES + 1}\n" in run(["sh", "-c", script], seconds=2000.0)[2]
+
+
+def test_a_line_that_never_ends_is_cut_where_a_kubelet_cuts() -> None:
+    log = Log()
+    for _ in range(3 * MAX_LINE // 10):
+        log.write(0.0, b"x" * 10)
+
+    assert 3 == len(log.lines)
+    assert all(MAX_LINE <= len(line) < MAX_LINE + 10 for _, line in list(log.lines)[:2])
+
+
+def test_empty_lines_fill_a_log_too() -> None:
+    log = Log()
+    log.write(0.0, b"\n" * 100_000)
+
+    assert (100_000, MAX_LOG_BYTES // LEAST_LINE) == (log.written, len(log.lines))
+
+
+@given(st.lists(st.tuples(st.sampled_from([b"a", b"b\n", b"c\nd", b"\n", b""]), st.booleans())))
+def test_who_follows_a_log_hears_all_of_it_once(writes: list[tuple[bytes, bool]]) -> None:
+    log, heard, seen = Log(), b"", (0, 0)
+    for data, looks in [*writes, (b"", True)]:
+        log.write(0.0, data)
+        if looks:
+            rest, lines = log.since(*seen)
+            heard += rest + b"".join(line for _, line in lines)
+            seen = log.written, log.begun
+
+    assert b"".join(data for data, _ in writes) == heard
 
 
 def test_a_log_keeps_its_last_lines_only() -> None:

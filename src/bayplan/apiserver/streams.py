@@ -34,6 +34,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 MAX_INPUT = 4 << 20
+PIECE = 32 << 10  # of output in one message
 END_OF_INPUT = b"\x04"
 _STDIN, _ERROR, _CLOSE = 0, 3, 255
 _BEARER = "base64url.bearer.authorization.k8s.io."
@@ -192,7 +193,9 @@ class _Talk:
             raise ConnectionError("the client went away") from ended
 
     async def write(self, channel: int, data: bytes) -> None:
-        await self._put({"type": "websocket.send", "bytes": bytes([channel]) + data})
+        for begin in range(0, len(data), PIECE):
+            piece = bytes([channel]) + data[begin : begin + PIECE]
+            await self._put({"type": "websocket.send", "bytes": piece})
 
     async def plain(self, data: bytes) -> None:
         if self._protocol == "base64.binary.k8s.io":

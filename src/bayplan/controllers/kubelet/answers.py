@@ -9,6 +9,7 @@ from typing import Any
 from bayplan.apiserver.containers import Containers, LogOptions, Write, container_of
 from bayplan.apiserver.errors import ApiError, bad_request
 from bayplan.controllers.kubelet.container import Container
+from bayplan.controllers.kubelet.files import Files
 from bayplan.controllers.kubelet.kubelet import Kubelet
 from bayplan.controllers.kubelet.pod import PodRun
 from bayplan.controllers.kubelet.processes import Log, Process
@@ -66,11 +67,11 @@ class Answers(Containers):
         if options.tail is not None:
             found = found[-options.tail :] if options.tail else []
         left = options.limit
-        seen = log.written
+        seen, rest = (log.written, log.begun), b""
         while True:
-            for moment, line in found:
+            for moment, line in [(None, rest), *found] if rest else found:
                 text = line
-                if options.timestamps:
+                if options.timestamps and moment is not None:
                     text = f"{micro_timestamp(moment + run.wall)} ".encode() + line
                 if left is not None:
                     text = text[:left]
@@ -78,12 +79,11 @@ class Answers(Containers):
                 yield text
                 if left == 0:
                     return
-            if not options.follow or (log.closed and log.written == seen):
+            if not options.follow or (log.closed and (log.written, log.begun) == seen):
                 return
             await generated.change(log)
-            fresh = min(log.written - seen, len(log.lines))
-            seen = log.written
-            found = list(log.lines)[len(log.lines) - fresh :] if fresh else []
+            rest, found = log.since(*seen)
+            seen = log.written, log.begun
             found += generated.until(_now())
 
     # -- commands
@@ -98,13 +98,11 @@ class Answers(Containers):
     ) -> int:
         """Run a command that the simulation understands; of others it is said that it does not."""
         run, found = self._find(pod, container)
-        if found.state != "running" or found.files is None:
-            raise bad_request(f'container "{found.name}" is not running')
-        log = Log()
-        if given is not None:
-            found.files.own["dev/stdin"] = await given()
+        _running(found)
+        taken = await given() if given is not None else b""
+        files, output = _running(found), _Output()
         try:
-            process = Process.script(_now(), command, found.variables, found.files, log)
+            process = Process.script(_now(), command, found.variables, files, output, taken)
         except NotUnderstoodError as error:
             text = f"{command[0]}: not run, for the container is simulated: {error}\n"
             await write(2, text.encode())
@@ -112,8 +110,8 @@ class Answers(Containers):
         end = _now() + LONGEST_COMMAND
         while True:
             due = process.advance(_now())
-            while log.lines:
-                await write(1, log.lines.popleft()[1])
+            for piece in output.taken():
+                await write(1, piece)
             if process.code is not None or _now() > end:
                 self._kubelet.look(run)
                 return process.code if process.code is not None else 124
@@ -121,8 +119,7 @@ class Answers(Containers):
 
     async def attach(self, pod: dict[str, Any], container: str) -> AsyncIterator[bytes]:
         _, found = self._find(pod, container)
-        if found.state != "running":
-            raise bad_request(f'container "{found.name}" is not running')
+        _running(found)
         async for line in self.log(pod, LogOptions(container=found.name, follow=True, tail=0)):
             yield line
 
@@ -145,6 +142,28 @@ class Answers(Containers):
             for node in kubelet.simulated_nodes()
             if name in ("", node.metadata.name)
         ]
+
+
+def _running(container: Container) -> Files:
+    """Return the files of a container that runs. Raises a 400."""
+    if container.state != "running" or container.files is None:
+        raise bad_request(f'container "{container.name}" is not running')
+    return container.files
+
+
+class _Output:
+    """What a command has printed and nobody was sent yet."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def write(self, moment: float, data: bytes) -> None:
+        self._pieces.append(data)
+
+    def taken(self) -> list[bytes]:
+        """Return what is to be sent."""
+        pieces, self._pieces = self._pieces, []
+        return pieces
 
 
 class _Generated:

@@ -10,6 +10,7 @@ import posixpath
 from collections.abc import Iterator
 
 MAX_BYTES = 1 << 20  # that one volume, or one container's own files, may hold
+MAX_FILES = 1000
 
 Volume = dict[str, bytes]
 """Contents by the name below the volume's root; a name that ends with / is a folder."""
@@ -17,6 +18,15 @@ Volume = dict[str, bytes]
 
 class FilesError(OSError):
     """A file that is not there, or cannot be written."""
+
+
+NO_SPACE = "No space left on device"
+
+
+def _put(volume: Volume, name: str, content: bytes, path: str) -> None:
+    if name not in volume and len(volume) >= MAX_FILES:
+        raise FilesError(f"{path}: {NO_SPACE}")
+    volume[name] = content
 
 
 class Files:
@@ -30,6 +40,12 @@ class Files:
         )
         self.own = own
         self.wall = 0.0  # what is added to a moment to make it a time of day
+
+    def with_input(self, given: bytes) -> Files:
+        """Return the same view for a command that is given something to read."""
+        made = Files([*self._mounts, ("/dev/stdin", {"given": given}, "given", True)], self.own)
+        made.wall = self.wall
+        return made
 
     def _find(self, path: str) -> tuple[Volume, str, bool]:
         path = posixpath.normpath(path)
@@ -52,14 +68,15 @@ class Files:
             raise FilesError(f"{path}: Read-only file system")
         content = volume.get(name, b"") + content if append else content
         if sum(map(len, volume.values())) - len(volume.get(name, b"")) + len(content) > MAX_BYTES:
-            raise FilesError(f"{path}: No space left on device")
-        volume[name] = content
+            raise FilesError(f"{path}: {NO_SPACE}")
+        _put(volume, name, content, path)
 
     def make_folder(self, path: str) -> None:
         volume, name, fixed = self._find(path)
         if fixed:
             raise FilesError(f"{path}: Read-only file system")
-        volume.setdefault(f"{name.rstrip('/')}/", b"")
+        name = f"{name.rstrip('/')}/"
+        _put(volume, name, volume.get(name, b""), path)
 
     def remove(self, path: str, *, below: bool = False) -> None:
         volume, name, fixed = self._find(path)

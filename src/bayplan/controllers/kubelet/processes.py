@@ -6,16 +6,19 @@ import asyncio
 import shlex
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bayplan.controllers.kubelet.files import Files
-from bayplan.controllers.kubelet.programs import FOREVER
+from bayplan.controllers.kubelet.programs import FOREVER, PAUSE
 from bayplan.controllers.kubelet.syntax import NotUnderstoodError
 
 if TYPE_CHECKING:
     from bayplan.controllers.kubelet.shell import Run, Shell
 
 MAX_LOG_BYTES = 1 << 18
+LEAST_LINE = 16  # bytes that an emptier line counts as
+MAX_LINE = 16 * 1024  # of a line that goes on; there a kubelet's logs are cut, too
+MAX_STEPS = 2_000  # that a script may do at one moment
 LONGEST_CATCH_UP = 3600.0
 TERMINATED, KILLED = 143, 137
 _SHELLS = ("sh", "bash", "ash", "/bin/sh", "/bin/bash", "/bin/ash")
@@ -34,18 +37,38 @@ class Log:
         self._waiting: list[asyncio.Future[None]] = []
 
     def write(self, moment: float, data: bytes) -> None:
-        for line in data.splitlines(keepends=True):
-            if self.lines and not self.lines[-1][1].endswith(b"\n"):
-                moment_before, before = self.lines.pop()
-                self._bytes -= len(before)
-                self.written -= 1
-                line, moment = before + line, moment_before
-            self.lines.append((moment, line))
-            self.written += 1
-            self._bytes += len(line)
-            while self._bytes > MAX_LOG_BYTES and len(self.lines) > 1:
-                self._bytes -= len(self.lines.popleft()[1])
+        lines = data.splitlines(keepends=True)
+        if lines and self.begun:
+            moment_before, before = self.lines.pop()
+            self._bytes -= _size(before)
+            self._add(moment_before, before + lines.pop(0))
+            self.written -= 1
+        skipped = max(len(lines) - MAX_LOG_BYTES // LEAST_LINE, 0)
+        self.written += skipped
+        for line in lines[skipped:]:
+            self._add(moment, line)
         self._wake()
+
+    def _add(self, moment: float, line: bytes) -> None:
+        self.lines.append((moment, line))
+        self.written += 1
+        self._bytes += _size(line)
+        while self._bytes > MAX_LOG_BYTES and len(self.lines) > 1:
+            self._bytes -= _size(self.lines.popleft()[1])
+
+    @property
+    def begun(self) -> int:
+        """Return how many bytes there are of a line that goes on."""
+        last = self.lines[-1][1] if self.lines else b""
+        return 0 if last.endswith(b"\n") or len(last) >= MAX_LINE else len(last)
+
+    def since(self, written: int, begun: int) -> tuple[bytes, list[tuple[float, bytes]]]:
+        """Return what came since then: the rest of the line that was `begun`, and new ones."""
+        fresh, lines = self.written - written, list(self.lines)
+        if fresh >= len(lines):
+            return b"", lines
+        first = len(lines) - fresh
+        return lines[first - 1][1][begun:] if begun else b"", lines[first:]
 
     def close(self) -> None:
         self.closed = True
@@ -74,6 +97,16 @@ class Log:
                 future.set_result(None)
 
 
+def _size(line: bytes) -> int:
+    return max(len(line), LEAST_LINE)
+
+
+class Writes(Protocol):
+    """Takes what a process prints, with its moment."""
+
+    def write(self, moment: float, data: bytes) -> None: ...
+
+
 class Process:
     """Something that runs from a moment on; `code` is None until it has ended, at `ended`."""
 
@@ -97,19 +130,34 @@ class Process:
 
     @classmethod
     def script(
-        cls, started: float, words: list[str], variables: Mapping[str, str], files: Files, log: Log
+        cls,
+        started: float,
+        words: list[str],
+        variables: Mapping[str, str],
+        files: Files,
+        log: Writes,
+        given: bytes = b"",
     ) -> Process:
-        """Return one that does what a command says. Raises NotUnderstoodError."""
+        """Return one that does what a command says. Raises NotUnderstoodError.
+
+        What it is `given` is there for all of its commands that read, and also in /dev/stdin; for a
+        shell without a script it is the script.
+        """
         from bayplan.controllers.kubelet.shell import Shell  # most pods need none
 
         made = cls(started)
-        text = _script_of(words) if words[0] in _SHELLS else shlex.join(words)
+        text = shlex.join(words)
+        if words[0] in _SHELLS:
+            text = (
+                given.decode(errors="replace") if given and words[1:] == [] else _script_of(words)
+            )
         made._shell = Shell(
             text,
             variables,
-            files,
+            files.with_input(given),
             lambda data: log.write(made._due, data),
             lambda: made._due + files.wall,
+            given,
         )
         made._run = made._shell.run()
         return made
@@ -124,11 +172,15 @@ class Process:
             return self._due
         if now - self._due > LONGEST_CATCH_UP:  # it slept for long, or the whole cluster did
             self._due = now
+        assert self._shell is not None
+        limit = self._shell.steps + MAX_STEPS
         while self._due <= now and self.code is None:
             try:
                 self._due += next(self._run)
             except StopIteration as stop:
                 self._end(stop.value)
+            if self._shell.steps > limit and self._due <= now:  # it hardly sleeps
+                self._due = now + PAUSE
         return self._due
 
     def terminate(self, now: float) -> bool:

@@ -1,19 +1,21 @@
 """The programs that simulated containers know: what each prints, leaves behind and takes.
 
-A program gets a `Call` and returns its exit code and the seconds it runs.
+A program gets a `Call` and returns its exit code and the seconds it runs. What it reads and prints
+counts as work (`Shell.spend`), so it prints in one piece what may be much.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from bayplan.controllers.kubelet.files import Files
 
 FOREVER = float("inf")
+PAUSE = 30.0  # seconds that a script rests which does not rest by itself
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 Result = tuple[int, float]
 
@@ -25,6 +27,7 @@ class Call:
     words: list[str]
     variables: Mapping[str, str]
     files: Files
+    read: Callable[[str], bytes]
     out: Callable[[bytes], None]
     err: Callable[[bytes], None]
     given: bytes
@@ -32,6 +35,9 @@ class Call:
 
     def line(self, text: str) -> None:
         self.out(f"{text}\n".encode())
+
+    def lines(self, texts: Iterable[str]) -> None:
+        self.out("".join(f"{text}\n" for text in texts).encode())
 
     def plain(self) -> list[str]:
         """Return the words that are not options."""
@@ -88,7 +94,7 @@ def _printf(call: Call) -> Result:
 
 def _cat(call: Call) -> Result:
     for path in call.plain() or ["-"]:
-        call.out(call.given if path == "-" else call.files.read(path))
+        call.out(call.given if path == "-" else call.read(path))
     return 0, 0.0
 
 
@@ -99,8 +105,7 @@ def _env(call: Call) -> Result:
             if name in call.variables:
                 call.line(call.variables[name])
         return int(not all(name in call.variables for name in names)), 0.0
-    for name, value in sorted(call.variables.items()):
-        call.line(f"{name}={value}")
+    call.lines(f"{name}={value}" for name, value in sorted(call.variables.items()))
     return 0, 0.0
 
 
@@ -144,8 +149,7 @@ def _ls(call: Call) -> Result:
         if call.files.is_file(path):
             call.line(path)
         elif call.files.exists(path):
-            for name in call.files.names(path):
-                call.line(name)
+            call.lines(call.files.names(path))
         else:
             call.err(f"ls: {path}: No such file or directory\n".encode())
             return 1, 0.0
@@ -242,18 +246,16 @@ def _hostname(call: Call) -> Result:
 def _sequence(call: Call) -> Result:
     numbers = [_number(word) for word in call.plain()]
     first, last = (1, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[-1])
-    for number in range(first, min(last, first + 10_000) + 1):
-        call.line(str(number))
+    call.lines(map(str, range(first, min(last, first + 10_000) + 1)))
     return 0, 0.0
 
 
 def _grep(call: Call) -> Result:
     pattern, *paths = call.plain() or [""]
-    text = b"".join(call.files.read(path) for path in paths) if paths else call.given
+    text = b"".join(map(call.read, paths)) if paths else call.given
     found = [line for line in text.decode(errors="replace").splitlines() if pattern in line]
     if not call.has("q"):
-        for line in found:
-            call.line(line)
+        call.lines(found)
     return int(not found), 0.0
 
 

@@ -1,19 +1,22 @@
 """Runs a script as a simulated container would: it prints, sleeps, leaves files and ends.
 
 `Shell.run` is a generator: it yields the seconds that the script sleeps and returns its exit code,
-so whoever drives it decides what time is. A script that works without ever sleeping is made to
-sleep from time to time, so that none can hold the process.
+so whoever drives it decides what time is. Work is counted in steps: a command is one, long texts
+that it reads, prints or consists of are more. A script that works without ever sleeping is made to
+sleep from time to time; one command, and what is inside of $(…), where sleeping takes no time, may
+take only so many steps. So none can hold the process, or fill its memory.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping
+import sys
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import NoReturn
 from zlib import crc32
 
 from bayplan.controllers.kubelet.files import Files, FilesError
-from bayplan.controllers.kubelet.programs import PROGRAMS, Call, is_program
+from bayplan.controllers.kubelet.programs import PAUSE, PROGRAMS, Call, is_program
 from bayplan.controllers.kubelet.syntax import (
     Command,
     For,
@@ -26,12 +29,17 @@ from bayplan.controllers.kubelet.syntax import (
     Sequence,
     parse,
 )
-from bayplan.controllers.kubelet.words import expand, text_of
+from bayplan.controllers.kubelet.words import MAX_TEXT, TOO_LONG, expand, text_of
 
 Run = Generator[float, None, int]
-MAX_STEPS = 500  # commands between two sleeps
-PAUSE = 30.0  # seconds that a script rests which does not rest by itself
+MAX_STEPS = 500  # between two sleeps
+MAX_INSIDE = 2_000  # the same where $(…) keeps it from sleeping
+MAX_ONE = 5_000  # of one command
+STEP_BYTES, STEP_LINES = 4096, 64  # that are read or printed in one step
+STEP_PARSED, STEP_EXPANDED = 16, 64  # characters of a script
+STEP_VARIABLES = 100
 MAX_CAPTURE = 1 << 18
+MAX_VARIABLES = 1 << 20  # bytes of all that a script sets
 MAX_DEPTH = 20
 NOT_FOUND, WRONG, FAILED = 127, 2, 1
 _BUILT_IN = (
@@ -67,6 +75,7 @@ class Shell:
         files: Files,
         out: Callable[[bytes], None],
         now: Callable[[], float],
+        given: bytes = b"",
     ) -> None:
         self._tree = parse(text)
         check(self._tree)
@@ -78,8 +87,12 @@ class Shell:
         self._functions: dict[str, Sequence] = {}
         self._traps: dict[int, str] = {}
         self._exit_on_error = False
-        self._steps = 0
+        self._given = given
+        self.steps = 0  # of all that it has done
+        self._rested = 0  # the steps when it last slept
+        self._limit = sys.maxsize  # the steps at which it must have done what cannot be cut short
         self._depth = 0
+        self._held = 0  # bytes that variables have grown by
         self._random = crc32(variables.get("HOSTNAME", "").encode()) & 0x7FFFFFFF
         self.pending: int | None = None  # a signal that came while the script slept
 
@@ -102,7 +115,11 @@ class Shell:
         return code & 255
 
     def _again(self, text: str) -> Run:
-        return (yield from self._sequence(parse(text)))
+        return (yield from self._sequence(self._parse(text)))
+
+    def _parse(self, text: str) -> Sequence:
+        self._spend(len(text) // STEP_PARSED)
+        return parse(text)
 
     def _sequence(self, tree: Sequence) -> Run:
         code = int(self._variables["?"])
@@ -116,12 +133,12 @@ class Shell:
         return code
 
     def _node(self, node: Node) -> Run:
-        self._steps += 1
-        if self._steps > MAX_STEPS:
+        self._spend(1)
+        if self.steps - self._rested > MAX_STEPS:
             yield from self._sleep(PAUSE)
         match node:
             case Command():
-                return (yield from self._command(node, b""))
+                return (yield from self._command(node, self._given))
             case Pipe():
                 return (yield from self._pipe(node))
             case Sequence():
@@ -137,7 +154,7 @@ class Shell:
                 return 0
 
     def _sleep(self, seconds: float) -> Generator[float, None, None]:
-        self._steps = 0
+        self._rested = self.steps
         yield seconds
         signal, self.pending = self.pending, None
         if signal is not None and (text := self._traps.get(signal)):
@@ -160,8 +177,8 @@ class Shell:
     def _loop(self, node: Loop) -> Run:
         code = 0
         while bool((yield from self._quietly(node.condition))) == node.until:
-            self._count()
-            if self._steps > MAX_STEPS:
+            self._spend(1)
+            if self.steps - self._rested > MAX_STEPS:
                 yield from self._sleep(PAUSE)
             try:
                 code = yield from self._sequence(node.body)
@@ -172,13 +189,63 @@ class Shell:
                     raise
         return code
 
-    def _count(self) -> None:
-        self._steps += 1
+    def _spend(self, steps: int) -> None:
+        self.steps += steps
+        if self.steps > self._limit:
+            raise NotUnderstoodError("a command, or what is inside of $(…), does too much at once")
+
+    def _set(self, name: str, value: str) -> None:
+        before = self._variables.get(name)
+        self._held += len(value) - (-len(name) if before is None else len(before))
+        if self._held > MAX_VARIABLES:
+            raise NotUnderstoodError("variables of more than 1 MiB together")
+        self._variables[name] = value
+
+    def _read(self, path: str) -> bytes:
+        found = self._files.read(path)
+        self._spend(len(found) // STEP_BYTES)
+        return found
+
+    def _counted(self, put: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        """Return how a program writes where `put` does, which counts as work."""
+
+        def write(data: bytes) -> None:
+            self._spend(len(data) // STEP_BYTES + data.count(b"\n") // STEP_LINES)
+            put(data)
+
+        return write
+
+    def _words(self, raws: Iterable[str]) -> list[str]:
+        """Return what the words of a command become. Raises NotUnderstoodError."""
+        found, length = list[str](), 0
+        for raw in raws:
+            self._spend(len(raw) // STEP_EXPANDED)
+            words = self._expand(raw)
+            found += words
+            length = self._longer(length, *words)
+        return found
+
+    def _assignments(self, node: Command) -> dict[str, str]:
+        """Return what stands before a command. Raises NotUnderstoodError."""
+        found, length = dict[str, str](), 0
+        for name, raw in node.sets:
+            self._spend(len(raw) // STEP_EXPANDED)
+            found[name] = text_of(raw, self._variables, self._capture)
+            length = self._longer(length, found[name])
+        return found
+
+    def _longer(self, length: int, *texts: str) -> int:
+        """Return how long the texts of a command are with these. Raises NotUnderstoodError."""
+        more = sum(map(len, texts))
+        self._spend(more // STEP_BYTES)
+        if length + more > MAX_TEXT:
+            raise NotUnderstoodError(TOO_LONG)
+        return length + more
 
     def _for(self, node: For) -> Run:
         code = 0
-        for word in [text for raw in node.words for text in self._expand(raw)]:
-            self._variables[node.name] = word
+        for word in self._words(node.words):
+            self._set(node.name, word)
             try:
                 code = yield from self._sequence(node.body)
             except _Leave as leave:
@@ -189,13 +256,13 @@ class Shell:
         return code
 
     def _pipe(self, node: Pipe) -> Run:
-        given, code = b"", 0
+        given, code = self._given, 0
         for number, part in enumerate(node.parts):
             last = number == len(node.parts) - 1
             held = bytearray()
             out = self._out
             if not last:
-                self._out = held.extend
+                self._out = _holder(held)
             try:
                 if isinstance(part, Command):
                     code = yield from self._command(part, given)
@@ -203,16 +270,17 @@ class Shell:
                     code = yield from self._node(part)
             finally:
                 self._out = out
-            given = bytes(held[:MAX_CAPTURE])
+            given = bytes(held)
         return code
 
     def _command(self, node: Command, given: bytes) -> Run:
         self._random = (self._random * 1103515245 + 12345) & 0x7FFFFFFF
         self._variables["RANDOM"] = str(self._random >> 16)
-        words = [text for raw in node.words for text in self._expand(raw)]
-        sets = {name: text_of(raw, self._variables, self._capture) for name, raw in node.sets}
+        words = self._words(node.words)
+        sets = self._assignments(node)
         if not words:
-            self._variables.update(sets)
+            for name, text in sets.items():
+                self._set(name, text)
             return int(self._variables["?"]) if not sets else 0
         try:
             out, err, given = self._redirected(node, given)
@@ -231,12 +299,17 @@ class Shell:
             err(f"sh: {words[0]}: not found\n".encode())
             return NOT_FOUND
         visible = {k: v for k, v in self._variables.items() if k in self._exported} | sets
-        call = Call(words, visible, self._files, out, err, given, self._now)
+        self._spend(len(self._variables) // STEP_VARIABLES + len(given) // STEP_BYTES)
+        write, complain = self._counted(out), self._counted(err)
+        call = Call(words, visible, self._files, self._read, write, complain, given, self._now)
+        limit, self._limit = self._limit, min(self._limit, self.steps + MAX_ONE)
         try:
             code, seconds = program(call)
         except FilesError as error:
             err(f"{name}: {error}\n".encode())
             return FAILED
+        finally:
+            self._limit = limit
         if seconds:
             yield from self._sleep(seconds)
         return code
@@ -264,7 +337,7 @@ class Shell:
                 continue
             path = text_of(raw, self._variables, self._capture)
             if how == "<":
-                given = self._files.read(path)
+                given = self._read(path)
                 continue
             writer = self._writer(path, append=">>" in how)
             if how.startswith("2"):
@@ -286,18 +359,18 @@ class Shell:
     def _capture(self, text: str) -> str:
         """Run the commands of $(…); what sleeps in there takes no time."""
         held = bytearray()
-        out, self._out = self._out, held.extend
+        out, limit, rested = self._out, self._limit, self._rested
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise _Leave("exit", FAILED)
+        self._out, self._limit = _holder(held), min(limit, rested + MAX_INSIDE)
         try:
-            for _ in self._sequence(parse(text)):
-                if len(held) > MAX_CAPTURE:
-                    break
+            for _ in self._sequence(self._parse(text)):
+                pass
         finally:
-            self._out = out
+            self._out, self._limit, self._rested = out, limit, rested
             self._depth -= 1
-        return bytes(held[:MAX_CAPTURE]).decode(errors="replace")
+        return held.decode(errors="replace")
 
     def _built_in(self, name: str, words: list[str]) -> int:
         if name in ("exit", "return", "break", "continue"):
@@ -311,18 +384,29 @@ class Shell:
                 key, equals, value = word.partition("=")
                 self._exported.add(key)
                 if equals:
-                    self._variables[key] = value
+                    self._set(key, value)
         elif name == "set" and any(w.startswith("-") and "e" in w for w in words):
             self._exit_on_error = True
         elif name == "unset":
             for word in words:
-                self._variables.pop(word, None)
+                self._held -= len(self._variables.pop(word, ""))
         return 0
 
     def _leave(self, name: str, words: list[str]) -> NoReturn:
         text = words[0] if words else ""
         code = int(text) if re.fullmatch("[0-9]{1,9}", text) else int(self._variables["?"])
         raise _Leave(name, code if name in ("exit", "return") else 0)
+
+
+def _holder(held: bytearray) -> Callable[[bytes], None]:
+    """Return how to write what another command will read."""
+
+    def hold(data: bytes) -> None:
+        if len(held) + len(data) > MAX_CAPTURE:
+            raise NotUnderstoodError("more than 256 KiB from one command to another")
+        held.extend(data)
+
+    return hold
 
 
 def check(tree: Node) -> None:

@@ -29,13 +29,15 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mod: lambda a, b: a - b * int(a / b),
 }
 MAX_NUMBER = 1 << 63
+TOO_LONG = "words and variables of more than 256 KiB"
+MAX_TEXT = 1 << 18  # characters that a command's words have together, or a variable
 
 
 def expand(word: str, variables: Mapping[str, str], run: Substitute) -> list[str]:
     """Return what a word becomes: several words where an unquoted part holds spaces."""
     found: list[str] = [""]
     empty = True
-    for kind, text in _pieces(word, variables, run):
+    for kind, text in _bounded(_pieces(word, variables, run)):
         if kind == "split":
             parts = text.split()
             if text[:1].isspace() and (found[-1] or not empty):
@@ -54,7 +56,17 @@ def expand(word: str, variables: Mapping[str, str], run: Substitute) -> list[str
 
 def text_of(word: str, variables: Mapping[str, str], run: Substitute) -> str:
     """Return what a word becomes where it is never split: in an assignment, a file's name."""
-    return "".join(text for _, text in _pieces(word, variables, run))
+    return "".join(text for _, text in _bounded(_pieces(word, variables, run)))
+
+
+def _bounded(pieces: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Pass on what a word becomes, as long as it is not too long. Raises NotUnderstoodError."""
+    length = 0
+    for kind, text in pieces:
+        length += len(text)
+        if length > MAX_TEXT:
+            raise NotUnderstoodError(TOO_LONG)
+        yield kind, text
 
 
 def _pieces(
