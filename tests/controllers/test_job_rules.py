@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bayplan.client.resources import CORE_EVENTS, JOBS, PODS
-from bayplan.controllers.job_rules import parse_ranges, ranges
+from bayplan.controllers import job
+from bayplan.controllers.job_rules import parse_ranges, ranges, success_rule
+from bayplan.controllers.objects import Meta, Object
 from tests.controllers.cluster import Cluster, cluster, template, virtual
 
 
@@ -24,7 +29,41 @@ async def _conditions(made: Cluster, name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("text", ["", "0", "0,1", "0-2", "0-2,5", "1,3,5-7"])
 def test_indexes_are_written_and_read_the_same(text: str) -> None:
-    assert text == ranges(parse_ranges(text))
+    assert text == ranges({number for each in parse_ranges(text) for number in each})
+
+
+@given(st.sets(st.integers(0, 20)), st.sets(st.integers(0, 20)), st.none() | st.integers(0, 5))
+def test_a_success_rule_counts_the_indexes_that_it_names(
+    done: set[int], named: set[int], count: int | None
+) -> None:
+    rule = {"succeededIndexes": ranges(named), "succeededCount": count}
+    owner = Object(Meta(name="j"), {"completions": 30, "successPolicy": {"rules": [rule]}})
+    counted = done & named if named else done
+    needed = (len(named) or 30) if count is None else count
+
+    assert (0 if len(counted) >= needed else None) == success_rule(owner, done)
+
+
+@virtual
+async def test_a_job_of_billions_begins_with_a_few() -> None:
+    many = 2**31 - 1
+    rule = {"succeededIndexes": f"1-{many - 1}", "succeededCount": 2}
+    async with cluster() as made:
+        indexed = {"completionMode": "Indexed", "completions": many, "parallelism": 2}
+        await made.create(JOBS, _job("indexed", successPolicy={"rules": [rule]}, **indexed))
+        await made.settle(30)
+
+        assert {"SuccessCriteriaMet": "SuccessPolicy", "Complete": "SuccessPolicy"} == (
+            await _conditions(made, "indexed")
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(job, "BURST", 5)
+            await made.create(JOBS, _job("wide", parallelism=many))
+            while not await made.list(PODS, "app=wide"):
+                await asyncio.sleep(0)
+            await made.delete(JOBS, "wide", propagation="Foreground")
+            await made.settle(60)
+        assert [] == await made.list(PODS, "app=wide")
 
 
 @virtual

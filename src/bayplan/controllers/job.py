@@ -10,7 +10,9 @@ finished pod that is deleted by hand is run again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 
 import msgspec
 
@@ -37,7 +39,7 @@ from bayplan.controllers.objects import (
     selector_of,
     with_condition,
 )
-from bayplan.controllers.pods import PodControl, pod_from
+from bayplan.controllers.pods import BURST, PodControl, pod_from
 from bayplan.controllers.runtime import Kit, OneWorker, Worker, together
 
 MANAGER = "kubernetes.io/job-controller"
@@ -138,10 +140,13 @@ class JobController(OneWorker):
             return None
         if (wait := self._backoff(count)) > 0:
             return wait
-        free = _free_indexes(job, count)
-        bodies = [_pod(job, free) for _ in range(missing) if free or not is_indexed(job)]
+        more = min(missing, BURST)
+        indexes: Sequence[int | None] = [None] * more
+        if is_indexed(job):
+            indexes = _free_indexes(job, count, more)
+        bodies = [_pod(job, index) for index in indexes]
         await together(partial(self._control.create, body, job) for body in bodies)
-        return None
+        return 0.0 if missing > BURST else None
 
     def _backoff(self, count: _Count) -> float:
         if not count.failed:
@@ -277,20 +282,18 @@ def _ended_at(pod: Object) -> float:
     )
 
 
-def _free_indexes(job: Object, count: _Count) -> list[int]:
-    if not is_indexed(job):
-        return []
+def _free_indexes(job: Object, count: _Count, most: int) -> list[int]:
     taken = {index_of(pod) for pod in (*count.active, *count.ending)}
     taken |= count.done | count.failed_indexes
-    return [n for n in range(job.spec.get("completions", 0)) if n not in taken]
+    free = (n for n in range(job.spec.get("completions", 0)) if n not in taken)
+    return list(islice(free, most))
 
 
-def _pod(job: Object, indexes: list[int]) -> Json:
+def _pod(job: Object, number: int | None) -> Json:
     body = pod_from(job.spec.get("template") or {}, JOBS, job.metadata)
-    if not indexes:
+    if number is None:
         return body
-    index = str(indexes.pop(0))
-    metadata = body["metadata"]
+    index, metadata = str(number), body["metadata"]
     metadata["generateName"] = f"{job.metadata.name}-{index}-"
     metadata["annotations"] = {**metadata.get("annotations", {}), INDEX: index}
     metadata["labels"] = {**metadata["labels"], INDEX: index}

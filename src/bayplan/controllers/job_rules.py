@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from bayplan.api.labels import parse_int64
 from bayplan.controllers.objects import Json, Object, condition
 
@@ -59,24 +61,27 @@ def _condition_match(wanted: list[Json] | None, pod: Object) -> str:
 def success_rule(job: Object, done: set[int]) -> int | None:
     """Return the first rule of the success policy that the succeeded indexes satisfy."""
     policy: Json = job.spec.get("successPolicy") or {}
+    ordered = sorted(done)
     for number, rule in enumerate(policy.get("rules") or []):
-        among = parse_ranges(rule["succeededIndexes"]) if rule.get("succeededIndexes") else None
-        counted = done if among is None else done & among
-        needed = rule.get("succeededCount")
+        counted, needed = len(done), rule.get("succeededCount")
+        among = parse_ranges(rule.get("succeededIndexes") or "")
+        if among:
+            counted = sum(map(len, (_within(ordered, each) for each in among)))
         if needed is None:
-            needed = len(among) if among is not None else job.spec.get("completions", 0)
-        if len(counted) >= needed:
+            needed = sum(map(len, among)) or job.spec.get("completions", 0)
+        if counted >= needed:
             return number
     return None
 
 
-def parse_ranges(text: str) -> set[int]:
-    """Read indexes as they are written: `0-2,5`."""
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return found
+def _within(ordered: list[int], wanted: range) -> list[int]:
+    return ordered[bisect_left(ordered, wanted.start) : bisect_left(ordered, wanted.stop)]
+
+
+def parse_ranges(text: str) -> list[range]:
+    """Read indexes as they are written: `0-2,5`. There may be billions."""
+    parts = (part.partition("-") for part in filter(None, text.split(",")))
+    return [range(int(first), int(last or first) + 1) for first, _, last in parts]
 
 
 def ranges(numbers: set[int]) -> str:

@@ -28,6 +28,7 @@ from bayplan.controllers.runtime import (
     owner_index,
 )
 
+BURST = 500  # pods of one owner that are made or deleted before looking again
 # What events name as their source, where it is not the kind.
 COMPONENTS = {
     "ReplicationController": "replication-controller",

@@ -16,10 +16,8 @@ from bayplan.controllers.objects import (
     selector_of,
     with_condition,
 )
-from bayplan.controllers.pods import PodControl, is_available, pod_from, victims
+from bayplan.controllers.pods import BURST, PodControl, is_available, pod_from, victims
 from bayplan.controllers.runtime import Kit, OneWorker, Worker, together
-
-BURST = 500  # pods made or deleted before looking again
 
 
 class ReplicaSetController(OneWorker):

@@ -6,6 +6,7 @@ import re
 import zoneinfo
 
 from bayplan.api.defaults.json_types import Object
+from bayplan.api.labels import parse_int64
 from bayplan.api.names import dns1123_label, qualified_name
 from bayplan.apiserver.validation.causes import (
     Causes,
@@ -17,6 +18,7 @@ from bayplan.apiserver.validation.causes import (
     non_negative,
     not_supported,
     one_of,
+    quote,
     repeated,
     required,
     too_long,
@@ -44,6 +46,8 @@ _COUNTS = (
 )
 _TIME_ZONE_PART = re.compile(r"[A-Za-z._0-9+-]{1,14}")
 _INDEXED_LIMIT = 100_000
+_MOST_SUCCESS_RULES, _MOST_INDEX_TEXT = 20, 64 * 1024
+_NOT_INCREASING = "non-increasing order, previous: {}, current: {}"
 
 
 def validate_job(obj: Object) -> Causes:
@@ -239,6 +243,8 @@ def _validate_success_policy(field: str, spec: Object) -> Causes:
         text = "at least one rules must be specified when the successPolicy is specified"
         return [required(f"{field}.rules", text)]
     causes: Causes = []
+    if len(rules) > _MOST_SUCCESS_RULES:
+        causes.append(too_many(f"{field}.rules", len(rules), _MOST_SUCCESS_RULES))
     for i, rule in enumerate(rules):
         path, count = f"{field}.rules[{i}]", rule.get("succeededCount")
         if count is None and rule.get("succeededIndexes") is None:
@@ -250,7 +256,55 @@ def _validate_success_policy(field: str, spec: Object) -> Causes:
             text = f"must be less than or equal to {completions} "
             text += "(the number of specified completions)"
             causes.append(invalid(f"{path}.succeededCount", count, text))
+        if (text := rule.get("succeededIndexes")) is not None:
+            causes += _validate_succeeded_indexes(path, text, count, completions)
     return causes
+
+
+def _validate_succeeded_indexes(
+    path: str, text: str, count: int | None, completions: int
+) -> Causes:
+    field, causes, total = f"{path}.succeededIndexes", Causes(), 0
+    if len(text.encode()) > _MOST_INDEX_TEXT:
+        causes.append(too_long(field, _MOST_INDEX_TEXT))
+    try:
+        total = _total_of_indexes(text, completions)
+    except ValueError as error:
+        causes.append(invalid(field, text, f"error parsing succeededIndexes: {error}"))
+    if count is not None and count > total:
+        text = f"must be less than or equal to {total} "
+        text += "(the number of indexes in the specified succeededIndexes field)"
+        causes.append(invalid(f"{path}.succeededCount", count, text))
+    return causes
+
+
+def _total_of_indexes(text: str, completions: int) -> int:
+    """Return how many indexes `0-2,5` names. Raises ValueError in upstream's words."""
+    total, before = 0, -1
+    for part in text.split(",") if text else ():
+        first, last = _interval(part, completions)
+        if before >= first:
+            raise ValueError(_NOT_INCREASING.format(before, first))
+        total, before = total + last - first + 1, last
+    return total
+
+
+def _interval(part: str, completions: int) -> tuple[int, int]:
+    ends = part.split("-")
+    if len(ends) > 2:
+        text = "violates the requirement that an index interval can have at most two parts"
+        raise ValueError(f"the fragment {quote(part)} {text} separated by '-'")
+    numbers = []
+    for end in ends:
+        number = parse_int64(end)
+        if number is None:
+            raise ValueError(f"cannot convert string to integer for index: {quote(end)}")
+        if number >= completions:
+            raise ValueError(f"too large index: {quote(end)}")
+        numbers.append(number)
+    if len(numbers) == 2 and numbers[0] >= numbers[1]:
+        raise ValueError(_NOT_INCREASING.format(*numbers))
+    return numbers[0], numbers[-1]
 
 
 def validate_job_update(obj: Object, old: Object) -> Causes:

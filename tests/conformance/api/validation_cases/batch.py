@@ -51,6 +51,13 @@ JOBS: dict[str, Body] = {
                                         "template": template({}, restartPolicy="OnFailure")}},
     "success-policy": job(successPolicy={"rules": []}),
     "success-policy-indexed": job(completionMode="Indexed", completions=2, successPolicy={"rules": [{"succeededCount": 5}, {}]}),
+    "success-policy-indexes": job(completionMode="Indexed", completions=9, successPolicy={"rules": [
+        *({"succeededIndexes": text} for text in ("", "0-2,5", "0-9", "9", "3-1", "2,2", "1-2,0", "1-2-3", "x", "-1", "0-", "+1,2 ", ",")),
+        {"succeededIndexes": "0-2", "succeededCount": 4}, {"succeededIndexes": "3-1", "succeededCount": 1}]}),
+    "success-policy-wide": job(completionMode="Indexed", completions=2**31 - 1, parallelism=1,
+                               successPolicy={"rules": [{"succeededIndexes": "0-2000000000"}]}),
+    "success-policy-long": job(completionMode="Indexed", completions=9, successPolicy={"rules": [{"succeededIndexes": "1," * 40_000}]}),
+    "success-policy-rules": job(completionMode="Indexed", completions=9, successPolicy={"rules": [{"succeededCount": 1}] * 21}),
     "replacement": job(podReplacementPolicy="Odd"),
     "managed-by": job(managedBy="nodomain"),
     "managed-by-ok": job(managedBy="a.example/x"),
