@@ -7,6 +7,7 @@ import pytest
 
 from bayplan.inspect import Cluster
 from bayplan.inspect.http import Questions
+from bayplan.inspect.whatif import changes
 from bayplan.testing.builders import make_node, make_pod
 
 CONFIG = '{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}'
@@ -49,11 +50,51 @@ def test_changes_and_manifests_are_given_as_a_body():
     assert ask("whatif", given(config=config))[1]["changes"] == ["schedule with the request (1.37)"]
 
 
+def web(replicas):
+    return {"change": "scale", "kind": "deployment", "name": "web", "replicas": replicas}
+
+
+def added(count):
+    return {"change": "add", "count": count, "shape": "node-0"}
+
+
+TEMPLATE = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c"}]}}
+MANY = 2**31 - 1
+DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "wide"},
+    "spec": {"replicas": MANY, "selector": {"matchLabels": {"app": "a"}}, "template": TEMPLATE},
+}
+JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "wide"},
+    "spec": {"parallelism": MANY, "template": TEMPLATE},
+}
+
+
+def test_changes_together_make_only_so_many_pods(monkeypatch):
+    monkeypatch.setattr(changes, "MOST_PODS", 5)
+    three = {"spec": DEPLOYMENT["spec"] | {"replicas": 3}}
+    made = [DEPLOYMENT | three | {"metadata": {"name": name}} for name in "ab"]
+    assert 200 == ask("whatif", given(apply=made[:1]))[0]
+    found = ask("whatif", given(apply=made))[1]
+
+    assert "making 6 more pods; at most 5 are made" in found["error"]
+
+
 @pytest.mark.parametrize(
     ("path", "body", "problem"),
     [
         ("whatif", {"changes": [{"change": "explode"}]}, "explode"),
         ("whatif", {"changes": [{"change": "apply", "path": "/etc"}]}, "apply reads files"),
+        ("whatif", {"changes": [web(2**31)]}, "<= 300000"),
+        ("whatif", {"changes": [web(-1)]}, ">= 0"),
+        ("whatif", {"changes": [added(2**31)]}, "<= 10000"),
+        ("whatif", {"changes": [added(1), added(10_000)]}, "adding 10001 nodes"),
+        ("whatif", {"apply": [DEPLOYMENT]}, "making 2147483647 more pods; at most 300000"),
+        ("whatif", {"apply": [JOB]}, "making 2147483647 more pods; at most 300000"),
         ("whatif", {"apply": [{"kind": "Pod", "metadata": 3}]}, "metadata"),
         ("whatif", {"changes": "drain=node-0"}, "Expected `array`"),
         ("capacity", {"templates": [{"kind": "Node"}]}, "there is no pod"),

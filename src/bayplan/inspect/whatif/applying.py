@@ -115,6 +115,7 @@ def _apply_owner(carrying: Carrying, owner: Owner) -> None:
         carrying.apply_daemons(owner if known is None else replace(owner, metadata=known.metadata))
         return
     if known is None:
+        carrying.expect(owner.wanted)
         for number in range(owner.wanted):
             carrying.create(owner, carrying.new_pod(owner, number))
         return

@@ -58,6 +58,8 @@ class Carrying:
         """Owners that a change gave another form, by kind and key."""
         self._made: dict[str, list[Pod]] = {}
         self._renewed = 0
+        self._added = 0  # nodes
+        self._expected = 0  # pods that owners will have made
         self._do: dict[type[c.Change], Callable[..., None]] = {
             c.Drain: self._drain,
             c.Cordon: lambda change: self._mark(change.nodes, unschedulable=True),
@@ -118,13 +120,16 @@ class Carrying:
 
     def _add(self, change: c.Add) -> None:
         table = self.trial.engine.cache.table
+        self._added += change.count
+        if self._added > c.MOST_NODES:
+            raise InspectError(f"adding {self._added} nodes; at most {c.MOST_NODES} are added")
         known = {node.name: node for node in table.nodes}
         for node in list(new_nodes(change.count, change.shape, known)):
             self.add_node(node)
 
     def add_node(self, node: Node) -> None:
         """A node joins, and every daemon set that wants it starts a pod there; or it changes."""
-        known = any(item.name == node.name for item in self.trial.engine.cache.table.nodes)
+        known = self.trial.engine.cache.table.row_of(node.name) is not None
         self.trial.put(node)
         if known:
             return
@@ -217,6 +222,7 @@ class Carrying:
         if owner.KIND not in SCALABLE:
             raise InspectError(f"{owner.title} {NOT_SCALED}")
         pods = self.pods_of(owner)
+        self.expect(replicas - len(pods))
         for pod in self.leaving_order(owner, pods)[: max(len(pods) - replicas, 0)]:
             self.drop(pod)
         numbers = {ordinal(pod) for pod in pods} if owner.KIND == "StatefulSet" else set()
@@ -234,6 +240,15 @@ class Carrying:
     def new_pod(self, owner: Owner, number: int = 0, like: Pod | None = None) -> Pod:
         """One more pod of an owner, as the API server would admit it."""
         return new_pod(owner, like, number, self.trial, self.settling.admission.ranges)
+
+    def expect(self, more: int) -> None:
+        """Say how many more pods an owner will make. Raises InspectError for too many."""
+        self._expected += max(more, 0)
+        if self._expected > c.MOST_PODS:
+            raise InspectError(
+                f"making {self._expected} more pods; at most {c.MOST_PODS} are made: "
+                "give fewer replicas"
+            )
 
     def create(self, owner: Owner, pod: Pod) -> Waiting:
         """An owner makes one more pod."""

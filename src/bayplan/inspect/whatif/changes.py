@@ -22,13 +22,16 @@ nearest names.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import jsonpatch
 import msgspec
 
 from bayplan.api.quantity import QuantityError, nanos
 from bayplan.inspect.errors import InspectError
+
+MOST_NODES = 10_000  # twice what the largest cluster has that Kubernetes promises to bear
+MOST_PODS = 300_000
 
 
 class BadChange(InspectError):
@@ -77,7 +80,7 @@ class Remove(OfNodes, frozen=True):
 class Add(Change, frozen=True):
     """Add nodes of a shape."""
 
-    count: int
+    count: Annotated[int, msgspec.Meta(ge=1, le=MOST_NODES)]
     shape: str
 
     @property
@@ -116,7 +119,7 @@ class Delete(OfOwner, frozen=True, kw_only=True):
 class Scale(OfOwner, frozen=True, kw_only=True):
     """Give an owner another number of replicas."""
 
-    replicas: int
+    replicas: Annotated[int, msgspec.Meta(ge=0, le=MOST_PODS)]
 
     @property
     def text(self) -> str:
@@ -220,9 +223,10 @@ def parse_changes(items: list[str]) -> list[AnyChange]:
 def _add(value: str) -> Add:
     match = _ADD.match(value)
     assert match is not None
-    count = int(match.group(1) or 1)
-    if not 0 < count <= 10_000:
-        raise BadChange(f"--add {value}: the number of nodes must be from 1 to 10000")
+    given = match.group(1) or "1"
+    count = int(given) if len(given) < 10 else 0
+    if not 0 < count <= MOST_NODES:
+        raise BadChange(f"--add {value}: the number of nodes must be from 1 to {MOST_NODES}")
     return Add(count, match.group(2))
 
 
@@ -238,8 +242,10 @@ def _assigned(verb: str, value: str) -> Scale | Priority:
                 "for a system's priority name its class, as system-cluster-critical"
             )
         return Priority(**named, priority=given)
-    if not given.isdigit() or int(given) > 1_000_000:
-        raise BadChange(f'--scale {value}: "{given}" is not a number of replicas')
+    if not (given.isascii() and given.isdigit()) or len(given) > 9 or int(given) > MOST_PODS:
+        raise BadChange(
+            f'--scale {value}: "{given}" is not a number of replicas from 0 to {MOST_PODS}'
+        )
     return Scale(**named, replicas=int(given))
 
 
