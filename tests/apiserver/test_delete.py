@@ -57,6 +57,28 @@ async def test_a_pod_with_a_negative_grace_has_a_second(clocked):
     assert 1 == found["deletionGracePeriodSeconds"]
 
 
+@pytest.mark.parametrize(
+    ("grace", "end"),
+    [
+        (9_223_372_036, "2319-04-27T07:47:16Z"),
+        (9_223_372_037, "1734-10-06T08:12:43Z"),
+        (253_402_300_800, "1873-04-13T13:56:08Z"),
+        (2**63 - 1, "2027-01-15T07:59:59Z"),
+    ],
+)
+async def test_time_longer_than_go_can_count_ends_where_go_says(clocked, grace, end):
+    """As in kube-apiserver, whose nanoseconds begin anew; and such a pod can be deleted."""
+    await running(clocked, grace=grace)
+
+    await delete(clocked)
+    assert end == (await clocked.ok("GET", f"{PODS}/p"))["metadata"]["deletionTimestamp"]
+    await delete(clocked, gracePeriodSeconds=30)
+    found = (await clocked.ok("GET", f"{PODS}/p"))["metadata"]
+    assert LATER.format(30) == found["deletionTimestamp"]
+    await delete(clocked, gracePeriodSeconds=0)
+    assert 404 == (await clocked.call("GET", f"{PODS}/p")).status
+
+
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
 async def test_a_pod_that_has_ended_goes_at_once(clocked, phase):
     await running(clocked)

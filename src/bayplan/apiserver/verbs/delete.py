@@ -248,7 +248,7 @@ def _mark_graceful(
     if metadata.get("deletionTimestamp"):
         return _shorten(backend, metadata, options)
     grace = _pod_grace(obj, options)
-    metadata["deletionTimestamp"] = timestamp(backend.clock() + grace)
+    metadata["deletionTimestamp"] = timestamp(backend.clock() + _duration(grace))
     metadata["deletionGracePeriodSeconds"] = grace
     metadata["generation"] = metadata.get("generation", 0) + 1
     return True, False
@@ -265,6 +265,11 @@ def _pod_grace(obj: Object, options: DeleteOptions) -> int:
     return 1 if period < 0 else period
 
 
+def _duration(seconds: int) -> int:
+    """Return seconds as Go counts them: 64 bits of nanoseconds, 292 years, that begin anew."""
+    return ((seconds * 10**9 + 2**63) % 2**64 - 2**63) // 10**9
+
+
 def _shorten(backend: Backend, metadata: Object, options: DeleteOptions) -> tuple[bool, bool]:
     """Handle a second deletion: it can only bring the end nearer."""
     period = metadata.get("deletionGracePeriodSeconds")
@@ -274,7 +279,7 @@ def _shorten(backend: Backend, metadata: Object, options: DeleteOptions) -> tupl
         return False, True
     moment = calendar.timegm(time.strptime(metadata["deletionTimestamp"], "%Y-%m-%dT%H:%M:%SZ"))
     grace = options.grace
-    end = moment - period + grace
+    end = moment - _duration(period) + _duration(grace)
     if end < backend.clock():
         end = int(backend.clock())
         grace = 1 if grace else 0
