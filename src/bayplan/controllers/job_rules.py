@@ -61,7 +61,7 @@ def _condition_match(wanted: list[Json] | None, pod: Object) -> str:
 def success_rule(job: Object, done: set[int]) -> int | None:
     """Return the first rule of the success policy that the succeeded indexes satisfy."""
     policy: Json = job.spec.get("successPolicy") or {}
-    ordered = sorted(done)
+    ordered = sorted(done) if policy else []
     for number, rule in enumerate(policy.get("rules") or []):
         counted, needed = len(done), rule.get("succeededCount")
         among = parse_ranges(rule.get("succeededIndexes") or "")
