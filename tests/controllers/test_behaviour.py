@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bayplan.client.resources import CONFIG_MAPS, CORE_EVENTS, NODES, PODS, SERVICES
+from bayplan.controllers.kubelet.answers import MAX_GENERATED
 from bayplan.controllers.kubelet.behaviour import Told
 from bayplan.controllers.manager import ControllerManager, select
 from tests.controllers.cluster import Cluster, Json, cluster, pod_spec, virtual
@@ -468,3 +469,18 @@ async def test_a_web_server_shows_its_folders_and_the_pages_that_it_has() -> Non
         await made.settle(10)
 
         assert [True, True, False] == [await ready(made, name) for name in wanted]
+
+
+@virtual
+async def test_what_is_no_time_is_left_out_and_harms_nobody() -> None:
+    names = ("start-seconds", "run-seconds", "stop-seconds", "image-pull", "log-seconds")
+    async with cluster() as made:
+        for value in ("nan", "soon"):
+            await pod(made, value, dict.fromkeys(names, value) | {"log": "hello"})
+        for value in ("1e-320", "1e999"):
+            await pod(made, value, {"log": "hello", "log-seconds": value})
+        await made.settle(20)
+        assert all([await ready(made, name) for name in ("nan", "soon")])
+        for name, lines in (("nan", 19), ("soon", 19), ("1e-320", MAX_GENERATED), ("1e999", 0)):
+            log = await made.client.request("GET", f"/api/v1/namespaces/default/pods/{name}/log")
+            assert lines <= log.count(b"hello") <= lines + 1

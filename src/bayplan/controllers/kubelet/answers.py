@@ -19,6 +19,7 @@ from bayplan.controllers.kubelet.usage import node_metrics, pod_metrics
 from bayplan.controllers.objects import micro_timestamp, seconds_of
 
 MAX_GENERATED = 10_000
+LEAST_PAUSE = 0.001  # seconds between two lines that are generated
 NOT_SIMULATED = (
     "this pod runs on no simulated node, so nothing is known of what happens in its containers"
 )
@@ -171,7 +172,7 @@ class _Generated:
 
     def __init__(self, run: PodRun, container: Container, log: Log) -> None:
         self._text = run.told.text("log")
-        self._every = run.told.seconds("log-seconds") or 1.0
+        self._every = max(run.told.seconds("log-seconds") or 1.0, LEAST_PAUSE)
         self._started = container.started
         self._container = container
         self._log = log

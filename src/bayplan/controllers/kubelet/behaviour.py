@@ -20,6 +20,7 @@ says itself goes before what ConfigMaps say, and of those the first by name.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -61,9 +62,10 @@ class Told(msgspec.Struct, frozen=True):
 
     def seconds(self, name: str) -> float | None:
         try:
-            return max(float(self.words[name]), 0.0)
+            seconds = float(self.words[name])
         except (KeyError, ValueError):
             return None
+        return None if math.isnan(seconds) else max(seconds, 0.0)
 
     def number(self, name: str) -> int | None:
         text = self.words.get(name, "")
