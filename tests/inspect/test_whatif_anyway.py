@@ -5,7 +5,7 @@ from collections import Counter
 import msgspec
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bayplan.api import yaml
@@ -195,6 +195,10 @@ CHANGES = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(pods=PODS, changes=CHANGES)
+@example(
+    pods=[(0, "ReplicaSet", 0, 1)] * 2,
+    changes=["drain=node-0", "delete=rs/wreplicaset", "scale=rs/wreplicaset=1"],
+)
 def test_every_pod_is_told_of_once_and_all_add_up(pods, changes):
     """Each pod ends in one place: where it was, moved, started, stuck, deleted or waiting."""
     bodies = [

@@ -211,7 +211,8 @@ class Carrying:
     def pods_of(self, owner: Owner) -> list[Pod]:
         """The pods that an owner has now: as they were, or what became of them."""
         ends = self.settling.ends
-        gone = {pod.uid for pod in self.dropped}
+        firsts = (self.settling.first_of(pod) for pod in self.dropped)
+        gone = {pod.uid for pod in (*self.dropped, *firsts)}
         found = [*self.cluster.pods_of(owner), *self._made.get(_key(owner), ())]
         now = [ends[pod.uid].pod if pod.uid in ends else pod for pod in found if not pod.finished]
         there = {pod.uid: pod for pod in now if pod.uid not in gone and not pod.terminating}
