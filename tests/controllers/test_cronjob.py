@@ -6,11 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bayplan.client.resources import JOBS
 from bayplan.controllers.cronjob import CRON_JOBS
 from bayplan.controllers.schedule import Schedule, ScheduleError
 from tests.controllers.cluster import cluster, template, virtual
+from tests.effort import at_most
 
 
 def _moment(text: str) -> float:
@@ -44,6 +47,51 @@ def test_the_latest_missed_moment_is_found_without_counting_all() -> None:
     start = _moment("2020-01-01T00:00:00")
     assert _moment("2026-01-01T00:00:00") == schedule.latest(start, _moment("2026-01-01T00:00:30"))
     assert schedule.latest(start, start + 1) is None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "latest"),
+    [
+        ("* * * 1 *", "2026-01-31T23:59:00"),
+        ("* * 29 2 *", "2024-02-29T23:59:00"),
+        ("* * 31 2 *", None),
+    ],
+)
+def test_a_schedule_that_is_dense_in_one_month_costs_little(
+    schedule: str, latest: str | None
+) -> None:
+    with at_most(60):
+        found = Schedule(schedule).latest(0.0, _moment("2026-12-01T00:00:00"))
+
+    assert (latest and _moment(latest)) == found
+
+
+FIELDS = st.tuples(
+    st.sampled_from(["*", "0", "30", "*/20"]),
+    st.sampled_from(["*", "2", "23", "*/7"]),
+    st.sampled_from(["*", "1", "29", "31"]),
+    st.sampled_from(["*", "3,11", "2"]),
+    st.sampled_from(["*", "0", "1-5"]),
+)
+
+
+@given(
+    FIELDS,
+    st.sampled_from(["UTC", "America/New_York", "Australia/Lord_Howe", "America/Havana"]),
+    st.sampled_from(["2026-03-08", "2026-10-31", "2026-11-02", "2026-04-05", "2028-02-28"]),
+    st.integers(0, 4 * 86_400),
+    st.integers(0, 3 * 86_400),
+)
+def test_the_latest_moment_is_the_last_of_all(
+    fields: tuple[str, ...], zone: str, day: str, offset: int, span: int
+) -> None:
+    schedule = Schedule(" ".join(fields), zone)
+    after = _moment(f"{day}T00:00:00") + offset - 86_400
+    last, moment = None, schedule.next(after)
+    while moment is not None and moment <= after + span:
+        last, moment = moment, schedule.next(moment)
+
+    assert last == schedule.latest(after, after + span)
 
 
 def _cron(name: str, **spec: Any) -> dict[str, Any]:

@@ -26,6 +26,7 @@ _FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
     (1, 12, _MONTHS),
     (0, 6, _DAYS),
 )
+_DAY = 86_400.0
 _HORIZON_DAYS = 366 * 5  # a schedule without a time in five years has none
 
 
@@ -53,7 +54,7 @@ class Schedule:
         at = datetime.fromtimestamp(int(after), self._zone).replace(second=0) + timedelta(minutes=1)
         end = at + timedelta(days=_HORIZON_DAYS)
         while at < end:
-            if at.month not in self._months or not self._is_day(at):
+            if not self._is_day(at):
                 at = (at + timedelta(days=1)).replace(hour=0, minute=0)
             elif at.hour not in self._hours:
                 at = (at + timedelta(hours=1)).replace(minute=0)
@@ -65,6 +66,18 @@ class Schedule:
 
     def latest(self, after: float, until: float) -> float | None:
         """Return the last moment in (after, until], looking at no more than it must."""
+        after = max(after, until - _HORIZON_DAYS * _DAY)
+        while until > after:  # day by day back
+            begin = max(after, until - _DAY)
+            if any(self._is_day(datetime.fromtimestamp(at, self._zone)) for at in (begin, until)):
+                found = self._near(begin, until)
+                if found is not None:
+                    return found
+            until = begin
+        return None
+
+    def _near(self, after: float, until: float) -> float | None:
+        """Return the last moment in (after, until], which is no more than a day."""
         span = 60.0
         while True:  # from near the end, ever further back
             begin = max(after, until - span)
@@ -76,6 +89,8 @@ class Schedule:
             span *= 8
 
     def _is_day(self, at: datetime) -> bool:
+        if at.month not in self._months:
+            return False
         day, weekday = at.day in self._days, (at.weekday() + 1) % 7 in self._weekdays
         return day or weekday if self._either else day and weekday
 
