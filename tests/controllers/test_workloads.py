@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
 from bayplan.client.resources import (
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -13,6 +17,7 @@ from bayplan.client.resources import (
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
 )
+from bayplan.controllers import statefulset
 from tests.controllers.cluster import (
     Cluster,
     Json,
@@ -232,6 +237,22 @@ async def test_a_stateful_set_starts_in_order_and_stops_in_reverse() -> None:
         await made.settle()
         assert ["db-0"] == ready(await made.list(PODS))
         assert 1 == (await made.get(STATEFUL_SETS, "db"))["status"]["readyReplicas"]
+
+
+@virtual
+async def test_a_stateful_set_that_wants_billions_hears_of_another_number() -> None:
+    async with cluster() as made:
+        body = workload("db", 2**31 - 1, serviceName="db", podManagementPolicy="Parallel")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(statefulset, "BURST", 3)
+            await made.create(STATEFUL_SETS, body)
+            while not await made.exists(PODS, "db-3"):
+                await asyncio.sleep(0)
+            await made.patch(STATEFUL_SETS, "db", {"spec": {"replicas": 2}})
+            await made.until(lambda: count_ready(made, 2))
+            await made.settle()
+
+        assert ["db-0", "db-1"] == ready(await made.list(PODS))
 
 
 @virtual

@@ -21,7 +21,7 @@ from bayplan.controllers.objects import (
     owner_reference,
     selector_of,
 )
-from bayplan.controllers.pods import PodControl, is_available, pod_from
+from bayplan.controllers.pods import BURST, PodControl, is_available, pod_from
 from bayplan.controllers.revisions import HASH_LABEL as REVISION_LABEL
 from bayplan.controllers.revisions import Revisions
 from bayplan.controllers.runtime import Kit, Worker
@@ -71,10 +71,14 @@ class StatefulSetController:
         first = (owner.spec.get("ordinals") or {}).get("start", 0)
         wanted = range(first, first + owner.spec.get("replicas", 1))
         parallel = owner.spec.get("podManagementPolicy") == "Parallel"
+        made = 0
         for ordinal in wanted:
             pod = pods.get(ordinal)
             if pod is None:
                 await self._create(owner, ordinal, update)
+                made += 1
+                if made == BURST:  # how many are wanted may be another number by now
+                    return
             elif is_finished(pod) and not pod.deleted:
                 await self._control.delete(pod, owner)
             if not parallel and (pod is None or pod.deleted or not is_ready(pod)):
