@@ -439,6 +439,33 @@ async def test_a_part_of_a_volume_that_cannot_be_named_keeps_the_pod_waiting() -
 
 
 @virtual
+async def test_variables_that_double_keep_the_pod_waiting() -> None:
+    """More than Linux gives a program when it starts; it would not be started there, either."""
+    doubled = [{"name": f"A{i}", "value": f"$(A{i - 1})$(A{i - 1})"} for i in range(1, 40)]
+    env = [{"name": "A0", "value": "x" * 10}, *doubled]
+    many = [{"name": f"B{i}", "value": "$(A13)"} for i in range(30)]
+    few = {"name": "c", "image": "i", "env": env[:14]}
+    async with cluster() as made:
+        for name, containers in (
+            ("doubled", [{"name": "c", "image": "i", "env": env}]),
+            ("many", [few | {"env": env[:14] + many}]),
+            ("words", [few | {"command": ["$(A13)"] * 30}]),
+            ("word", [few | {"command": ["$(A13)$(A13)"]}]),
+            ("good", [few | {"command": ["$(A13)"]}]),
+        ):
+            await pod(made, name, containers=containers)
+        await pod(made, "init", containers=[few], initContainers=[few | {"env": env, "name": "i"}])
+        await made.settle(10)
+
+        assert await ready(made, "good")
+        for name in ("doubled", "many", "words", "word"):
+            waiting = (await container(made, name))["state"]["waiting"]
+            told = {"reason": "CreateContainerError", "message": "argument list too long"}
+            assert told == waiting, name
+        assert not await ready(made, "init")
+
+
+@virtual
 async def test_a_web_server_answers_only_where_it_listens() -> None:
     async with cluster() as made:
         for name, probe in (

@@ -7,7 +7,7 @@ from zlib import crc32
 
 from bayplan.controllers.kubelet.behaviour import Told
 from bayplan.controllers.kubelet.files import Files, Volume
-from bayplan.controllers.kubelet.inputs import Inputs, references
+from bayplan.controllers.kubelet.inputs import Inputs, MissingError, command
 from bayplan.controllers.kubelet.probes import Probe, probes_of
 from bayplan.controllers.kubelet.processes import KILLED, Log, Process
 from bayplan.controllers.kubelet.programs import FOREVER
@@ -141,8 +141,10 @@ class Container:
         if self.role == "main" and (seconds is not None or code is not None):
             unsaid = 1.0 if job else FOREVER
             return Process.fixed(now, unsaid if seconds is None else seconds, code or 0)
-        given = [*(self.spec.get("command") or []), *(self.spec.get("args") or [])]
-        words = [references(str(word), self.variables) for word in given]
+        try:
+            words = command(self.spec, self.variables)
+        except MissingError:  # too long, in an ephemeral container
+            words = []
         assert self.files is not None
         assert self.log is not None
         if words:

@@ -10,6 +10,7 @@ import base64
 import re
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import suppress
 from typing import NamedTuple, cast
 
 import msgspec
@@ -22,6 +23,7 @@ from bayplan.controllers.kubelet.nodes import host_address
 from bayplan.controllers.objects import Json, Object
 
 _KINDS = {"configMap": CONFIG_MAPS, "secret": SECRETS}
+MAX_ARGUMENT, MAX_ARGUMENTS = 1 << 17, 1 << 21  # bytes of one, and of all; as on Linux
 _REFERENCE = re.compile(r"\$\$|\$\(([^()]+)\)")
 
 
@@ -64,15 +66,15 @@ class Inputs:
                 self._data[entry] = found
             if want.key and want.key not in self._data[entry] and not want.optional:
                 raise _no_key(self._pod, want)
-        for container in self._pod.spec.get("containers") or []:
-            self._check_paths(container)
+        spec = self._pod.spec
+        for container in (*(spec.get("initContainers") or []), *(spec.get("containers") or [])):
+            variables = self._fill(container, self._given())
+            command(container, variables)
+            self._check_paths(container, variables)
 
-    def _check_paths(self, container: Json) -> None:
+    def _check_paths(self, container: Json, variables: Mapping[str, str]) -> None:
         """Refuse parts of volumes whose names cannot be worked out, or lead elsewhere."""
         expressions = [m.get("subPathExpr") for m in container.get("volumeMounts") or []]
-        if not any(expressions):
-            return
-        variables = self.environment(container)
         for expression in filter(None, expressions):
             text = ""
             path = references(expression, variables)
@@ -106,21 +108,32 @@ class Inputs:
 
     def environment(self, container: Json) -> MutableMapping[str, str]:
         """Return a container's variables, with references to earlier ones replaced."""
+        found = self._given()
+        with suppress(MissingError):  # too many: `load` has said so, but of ephemeral containers
+            self._fill(container, found)
+        return found
+
+    def _given(self) -> MutableMapping[str, str]:
+        """Return what every container is told."""
         own = {
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOSTNAME": self._pod.spec.get("hostname") or self._pod.metadata.name[:63],
         }
-        found: ChainMap[str, str] = ChainMap(own, cast("dict[str, str]", self._links))  # shared
+        return ChainMap(own, cast("dict[str, str]", self._links))  # shared
+
+    def _fill(self, container: Json, found: MutableMapping[str, str]) -> MutableMapping[str, str]:
+        """Add what is told this container alone. Raises MissingError for too much."""
+        room = Room()
         for source in container.get("envFrom") or []:
             prefix = source.get("prefix", "")
             for kind in _KINDS:
                 name = (source.get(f"{kind}Ref") or {}).get("name", "")
                 for key, value in self._data.get((kind, name), {}).items():
-                    found[prefix + key] = value.decode(errors="replace")
+                    found[prefix + key] = room.take(value.decode(errors="replace"))
         for item in container.get("env") or []:
             text = self._value(container, item)
             if text is not None:
-                found[item["name"]] = references(text, found)
+                found[item["name"]] = room.take(references(text, found))
         return found
 
     def _value(self, container: Json, item: Json) -> str | None:
@@ -168,9 +181,8 @@ class Inputs:
         value = ((container.get("resources") or {}).get(part) or {}).get(name)
         if value is None and part == "limits":  # then all of the node is the limit
             value = (self._node.status.get("allocatable") or {}).get(name)
-        divisor = field.get("divisor") or "1"
-        divisor = "1" if divisor == "0" else divisor
-        return str(-(-quantity.nanos(value or "0") // quantity.nanos(divisor)))
+        divisor = quantity.nanos(field.get("divisor") or "0") or quantity.nanos("1")
+        return str(-(-quantity.nanos(value or "0") // divisor))
 
     # -- files
 
@@ -240,11 +252,45 @@ class Inputs:
         return found
 
 
+class Room:
+    """How much more a container can be told: as much as Linux takes when a program starts."""
+
+    def __init__(self) -> None:
+        self._left = MAX_ARGUMENTS
+
+    def take(self, text: str) -> str:
+        """Return the text if there is room for it. Raises MissingError."""
+        self._left -= len(text)
+        if self._left < 0 or len(text) > MAX_ARGUMENT:
+            raise _too_long()
+        return text
+
+
+def _too_long() -> MissingError:
+    return MissingError("CreateContainerError", "argument list too long")
+
+
+def command(container: Json, variables: Mapping[str, str]) -> list[str]:
+    """Return a container's command with its arguments. Raises MissingError for too long ones."""
+    room = Room()
+    words = [*(container.get("command") or []), *(container.get("args") or [])]
+    return [room.take(references(str(word), variables)) for word in words]
+
+
 def references(text: str, variables: Mapping[str, str]) -> str:
-    """Replace $(NAME) as Kubernetes does in commands and values; $$ stands for one $."""
+    """Replace $(NAME) as Kubernetes does in commands and values; $$ stands for one $.
+
+    Raises MissingError where that makes more than any program is given.
+    """
+    length = 0
 
     def one(match: re.Match[str]) -> str:
-        return "$" if match[1] is None else variables.get(match[1], match[0])
+        nonlocal length
+        found = "$" if match[1] is None else variables.get(match[1], match[0])
+        length += len(found)
+        if length > MAX_ARGUMENT:
+            raise _too_long()
+        return found
 
     return _REFERENCE.sub(one, text) if "$" in text else text
 
