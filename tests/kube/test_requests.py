@@ -13,7 +13,7 @@ pytestmark = pytest.mark.kube
 def test_both_servers_answer_alike(suite, tmp_path):
     steps = load(HERE / f"{suite}.json.gz")
     with start_kube() as real:
-        recorded = record(steps, real.server, TOKEN, insecure=True)
+        recorded = record(steps, real.server, TOKEN)
     tokens = tmp_path / "tokens.csv"
     tokens.write_text(f"{TOKEN},admin,admin,system:masters\n", "utf-8")
     version = "--emulated-version=1.36"  # that of the real server

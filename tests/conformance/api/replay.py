@@ -553,5 +553,5 @@ def record(steps, server, token):
     if failed := [
         f"{step['id']}: {step['want']['error']}" for step in recorded if "error" in step["want"]
     ]:
-        raise SystemExit("\n".join(failed))
+        raise StepError("\n".join(failed))
     return recorded
