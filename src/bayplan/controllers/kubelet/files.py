@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 MAX_BYTES = 1 << 20  # that one volume, or one container's own files, may hold
 MAX_FILES = 1000
+NO_SPACE = "No space left on device"
 
 Volume = dict[str, bytes]
 """Contents by the name below the volume's root; a name that ends with / is a folder."""
@@ -18,9 +19,6 @@ Volume = dict[str, bytes]
 
 class FilesError(OSError):
     """A file that is not there, or cannot be written."""
-
-
-NO_SPACE = "No space left on device"
 
 
 def _put(volume: Volume, name: str, content: bytes, path: str) -> None:

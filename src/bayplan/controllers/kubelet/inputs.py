@@ -23,7 +23,7 @@ from bayplan.controllers.kubelet.nodes import host_address
 from bayplan.controllers.objects import Json, Object
 
 _KINDS = {"configMap": CONFIG_MAPS, "secret": SECRETS}
-MAX_ARGUMENT, MAX_ARGUMENTS = 1 << 17, 1 << 21  # bytes of one, and of all; as on Linux
+MAX_ARGUMENT, MAX_ARGUMENTS = 1 << 17, 1 << 21  # characters of one, and of all; as on Linux
 _REFERENCE = re.compile(r"\$\$|\$\(([^()]+)\)")
 
 

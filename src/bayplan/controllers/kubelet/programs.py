@@ -1,7 +1,7 @@
 """The programs that simulated containers know: what each prints, leaves behind and takes.
 
 A program gets a `Call` and returns its exit code and the seconds it runs. What it reads and prints
-counts as work (`Shell.spend`), so it prints in one piece what may be much.
+counts as work (`shell`), so it prints in one piece what may be much.
 """
 
 from __future__ import annotations
